@@ -3,14 +3,25 @@
 
 #![forbid(unsafe_code)]
 
+mod backend;
 mod dim;
 mod dtype;
+mod error;
+mod op;
+mod segment;
 mod shape;
 mod storage;
 mod tensor;
 
+pub use backend::{
+    Backend, CancelToken, CompileOptions, ConstSource, MemoryHints, MemorySpace, NodeCx, NodeView, OpTime, Packed,
+    Precision, ProfileSink, Program, ProgramState, SeqId, SeqRows, StateOptions, Step,
+};
 pub use dim::{Dim, Sizes, Symbol, ValueType};
 pub use dtype::DType;
+pub use error::BackendError;
+pub use op::{Binary, Gate, Op, OpParseError, Rope, RopePairing, Sdpa, StateKind, StateSpec, Unary};
+pub use segment::{ConstId, InputRole, Instr, Segment, Slot, SlotId, StateDef, StateId, ValueDef, ValueId, ValueKind};
 pub use shape::{MAX_RANK, Shape};
 pub use storage::{ALIGN_BYTES, ByteSource};
 pub use tensor::{Tensor, TensorError, tensor_bytes};

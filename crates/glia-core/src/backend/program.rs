@@ -1,0 +1,239 @@
+//! Compiled segments: what `compile` is told, the program it returns, and the state that steps change.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crate::{BackendError, ConstId, DType, Tensor};
+
+/// How exactly a backend must compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// F32 activations, whatever the dtype of the weights.
+    Exact,
+    /// Int8 or bf16 activations where that is the fast kernel.
+    #[default]
+    Fast,
+}
+
+/// Resolves weights by id, lazily: a tensor that was packed can be let go.
+pub trait ConstSource: Send + Sync {
+    /// The weight.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn tensor(&self, id: ConstId) -> Result<Tensor, BackendError>;
+
+    /// How many weights there are; ids are below.
+    fn n_consts(&self) -> usize;
+}
+
+/// What [`Backend::compile`](crate::Backend::compile) is told beside the segment.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct CompileOptions<'a> {
+    /// The weights.
+    pub consts: &'a dyn ConstSource,
+    /// How exactly to compute.
+    pub precision: Precision,
+    /// Most rows of a step: `T` never exceeds it.
+    pub max_step_tokens: usize,
+    /// Most tokens of a sequence: `P + T` never exceeds it.
+    pub max_context: usize,
+    /// Storage dtypes of the keys and values of KV caches: F32, F16 or Q8_0.
+    pub kv_dtypes: [DType; 2],
+}
+
+impl<'a> CompileOptions<'a> {
+    /// Options with F32 caches.
+    pub fn new(consts: &'a dyn ConstSource, precision: Precision) -> CompileOptions<'a> {
+        let kv_dtypes = [DType::F32; 2];
+        CompileOptions {
+            consts,
+            precision,
+            max_step_tokens: 512,
+            max_context: 4096,
+            kv_dtypes,
+        }
+    }
+}
+
+/// What [`Program::open`] is told.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct StateOptions {
+    /// Bytes that states may take in all; 0 is unlimited.
+    pub max_state_bytes: usize,
+}
+
+/// A sequence in the pool of a program; the executor gives the ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SeqId(pub u64);
+
+/// Which rows of a step belong to which sequence. Rows of a step are dense and in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeqRows {
+    /// The sequence.
+    pub seq: SeqId,
+    /// First row of the step.
+    pub first_row: usize,
+    /// Rows, at least one.
+    pub n_rows: usize,
+    /// Tokens already in the sequence: position of its first row.
+    pub pos: usize,
+}
+
+/// Asks a running step to stop. Clones share the flag.
+#[derive(Clone, Debug, Default)]
+pub struct CancelToken(Arc<AtomicBool>);
+
+impl CancelToken {
+    /// A token that nobody has cancelled.
+    pub fn new() -> CancelToken {
+        CancelToken::default()
+    }
+
+    /// Asks to stop.
+    pub fn cancel(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether someone asked.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Time of one instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct OpTime {
+    /// Index into the segment's instructions.
+    pub instr: usize,
+    /// How long it took.
+    pub time: Duration,
+    /// Measured by the device's own clock rather than the host's.
+    pub device_clock: bool,
+}
+
+/// Collects times during a profiled step.
+#[derive(Debug, Default)]
+pub struct ProfileSink(Mutex<Vec<OpTime>>);
+
+impl ProfileSink {
+    /// Adds a time.
+    pub fn add(&self, time: OpTime) {
+        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(time);
+    }
+
+    /// Takes all times.
+    pub fn take(&self) -> Vec<OpTime> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()))
+    }
+}
+
+/// One step over the rows of one or many sequences.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub struct Step<'a> {
+    /// Who owns which rows.
+    pub rows: &'a [SeqRows],
+    /// One tensor per [`Segment::inputs`](crate::Segment::inputs), injected ones included (`pos` is that of the first
+    /// sequence; programs with several take it from `rows`). In the backend's own memory space.
+    pub inputs: &'a [Tensor],
+    /// Rows of the step whose outputs are wanted, rising; the values of the injected `wanted_rows`.
+    pub wanted_rows: &'a [u32],
+    /// Checked between instructions.
+    pub cancel: Option<&'a CancelToken>,
+    /// Where times go; `None` costs nothing.
+    pub profile: Option<&'a ProfileSink>,
+}
+
+impl<'a> Step<'a> {
+    /// A step without cancel and profile.
+    pub fn new(rows: &'a [SeqRows], inputs: &'a [Tensor], wanted_rows: &'a [u32]) -> Step<'a> {
+        Step {
+            rows,
+            inputs,
+            wanted_rows,
+            cancel: None,
+            profile: None,
+        }
+    }
+
+    /// Rows in all.
+    pub fn n_rows(&self) -> usize {
+        self.rows.iter().map(|r| r.n_rows).sum()
+    }
+
+    /// Fails once someone has cancelled.
+    ///
+    /// # Errors
+    /// [`BackendError::Cancelled`].
+    pub fn check_cancelled(&self) -> Result<(), BackendError> {
+        match self.cancel {
+            Some(token) if token.is_cancelled() => Err(BackendError::Cancelled),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A compiled segment: packed weights, pipelines. Immutable, shared.
+pub trait Program: Send + Sync {
+    /// Opens a pool of sequences.
+    ///
+    /// # Errors
+    /// [`BackendError::OutOfMemory`] and the backend's own.
+    fn open(self: Arc<Self>, options: &StateOptions) -> Result<Box<dyn ProgramState>, BackendError>;
+
+    /// Bytes held for weights outside the memory map.
+    fn weight_bytes(&self) -> usize {
+        0
+    }
+
+    /// How it runs, a line for `inspect --plan`: `compiled for avx512-vnni, 2 threads`.
+    fn describe(&self) -> String {
+        String::new()
+    }
+}
+
+/// The mutable half of a program: arena and the states of many sequences.
+///
+/// `run` is tentative until `commit`; `rollback` undoes it. The executor calls exactly one of the two after each
+/// `run`, also after one that failed (then always `rollback`).
+pub trait ProgramState: Send {
+    /// Runs a step. Never returns memory that the next step overwrites. Outputs are in the order of the segment.
+    ///
+    /// # Errors
+    /// [`BackendError`]; the states are as before after `rollback`.
+    fn run(&mut self, step: &Step<'_>) -> Result<Vec<Tensor>, BackendError>;
+
+    /// Keeps what the last `run` appended.
+    fn commit(&mut self);
+
+    /// Forgets what the last `run` appended.
+    fn rollback(&mut self);
+
+    /// Adds an empty sequence.
+    ///
+    /// # Errors
+    /// When memory is out or the id is taken.
+    fn create(&mut self, seq: SeqId) -> Result<(), BackendError>;
+
+    /// Adds `to` with the first `len` tokens of `from`; returns how many it got (fewer when a state cannot rewind).
+    ///
+    /// # Errors
+    /// When memory is out or an id is unknown or taken.
+    fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<usize, BackendError>;
+
+    /// Shortens a sequence; returns the length reached, at most `len`.
+    fn truncate(&mut self, seq: SeqId, len: usize) -> usize;
+
+    /// Drops a sequence. Unknown ids are ignored.
+    fn free(&mut self, seq: SeqId);
+
+    /// Bytes that the states hold now.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+}

@@ -1,0 +1,87 @@
+//! Errors of backends and shape rules: structured, naming backend, op and node, and keeping their source.
+
+use crate::{DType, TensorError};
+
+/// Why a backend or a shape rule refused or failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // Field names are the words of the messages.
+pub enum BackendError {
+    #[error("backend {backend} does not run {op}")]
+    UnsupportedOp { backend: String, op: String },
+    #[error("backend {backend} does not run {op} on {dtype}")]
+    UnsupportedDtype { backend: String, op: String, dtype: DType },
+    #[error("{op}: {reason}")]
+    ShapeMismatch { op: String, reason: String },
+    #[error("{op}: {reason}")]
+    InvalidInput { op: String, reason: String },
+    #[error("{op} takes {expected} inputs, got {got}")]
+    WrongArity { op: String, expected: String, got: usize },
+    #[error("{op} returned {got} outputs instead of {expected}")]
+    WrongOutputs { op: String, expected: usize, got: usize },
+    #[error("out of memory: {what} needs {needed_bytes} bytes, the limit is {limit_bytes}")]
+    OutOfMemory {
+        what: String,
+        needed_bytes: usize,
+        limit_bytes: usize,
+    },
+    #[error("the context is full: {needed} tokens needed, {max} fit; raise the context size or shorten the input")]
+    ContextOverflow { needed: usize, max: usize },
+    #[error("{value} holds NaN or infinity (first at element {index}): the weights or inputs are damaged, or overflow")]
+    NonFinite { value: String, index: usize },
+    #[error("the device was lost: {reason}")]
+    DeviceLost { reason: String },
+    #[error("the step was cancelled; the session is as before it")]
+    Cancelled,
+    #[error("unknown {what} {id}")]
+    UnknownId { what: &'static str, id: u64 },
+    #[error(transparent)]
+    Tensor(#[from] TensorError),
+    #[error("node `{node}` ({op}) on backend {backend}: {source}")]
+    At {
+        backend: String,
+        node: String,
+        op: String,
+        #[source]
+        source: Box<BackendError>,
+    },
+    #[error("{0}")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl BackendError {
+    /// Adds the backend, node and op on the way up; an error that knows its node already is left alone.
+    pub fn at(self, backend: &str, node: &str, op: &str) -> BackendError {
+        match self {
+            BackendError::At { .. } | BackendError::Cancelled | BackendError::ContextOverflow { .. } => self,
+            _ => BackendError::At {
+                backend: backend.to_owned(),
+                node: node.to_owned(),
+                op: op.to_owned(),
+                source: Box::new(self),
+            },
+        }
+    }
+
+    /// The innermost error, below the names of nodes.
+    pub fn root(&self) -> &BackendError {
+        match self {
+            BackendError::At { source, .. } => source.root(),
+            other => other,
+        }
+    }
+
+    pub(crate) fn invalid(op: &str, reason: impl Into<String>) -> BackendError {
+        BackendError::InvalidInput {
+            op: op.to_owned(),
+            reason: reason.into(),
+        }
+    }
+
+    pub(crate) fn shape(op: &str, reason: impl Into<String>) -> BackendError {
+        BackendError::ShapeMismatch {
+            op: op.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
