@@ -7,6 +7,7 @@ mod backend;
 mod dim;
 mod dtype;
 mod error;
+mod interpret;
 mod op;
 mod segment;
 mod shape;
@@ -20,6 +21,7 @@ pub use backend::{
 pub use dim::{Dim, Sizes, Symbol, ValueType};
 pub use dtype::DType;
 pub use error::BackendError;
+pub use interpret::{InterpretedProgram, interpreter_runs, read_indices, read_ints};
 pub use op::{Binary, Gate, Op, OpParseError, Rope, RopePairing, Sdpa, StateKind, StateSpec, Unary};
 pub use segment::{ConstId, InputRole, Instr, Segment, Slot, SlotId, StateDef, StateId, ValueDef, ValueId, ValueKind};
 pub use shape::{MAX_RANK, Shape};

@@ -1,0 +1,260 @@
+//! The segment interpreter: a [`Program`] of any backend that does not compile segments itself. Runs node by node
+//! through `execute_node`, one sequence at a time, and keeps the KV rows. The executor and the suites run on it.
+
+mod ints;
+mod own;
+mod rows;
+mod run;
+mod state;
+
+pub use ints::{read_indices, read_ints};
+pub use own::interpreter_runs;
+
+use std::sync::Arc;
+
+use crate::{
+    Backend, BackendError, CompileOptions, ConstId, DType, MemorySpace, NodeView, Packed, Program, ProgramState,
+    Segment, StateKind, StateOptions, Tensor, ValueKind, ValueType,
+};
+use own::Route;
+
+/// A segment with its weights packed for a backend, ready to be interpreted.
+pub struct InterpretedProgram {
+    backend: Arc<dyn Backend>,
+    segment: Arc<Segment>,
+    instrs: Vec<Prepared>,
+    /// By [`ConstId`]: weights that some instruction reads unpacked, in the backend's memory and on the host.
+    consts: Vec<Weight>,
+    kv_dtypes: [DType; 2],
+    max_context: usize,
+    on_host: bool,
+    packed_bytes: usize,
+}
+
+/// What is known of an instruction before any step.
+struct Prepared {
+    route: Route,
+    inputs: Vec<ValueType>,
+    outputs: Vec<ValueType>,
+    is_const: Vec<bool>,
+    packed: Vec<Option<Packed>>,
+}
+
+#[derive(Clone, Default)]
+struct Weight {
+    host: Option<Tensor>,
+    device: Option<Tensor>,
+}
+
+impl InterpretedProgram {
+    /// Packs the weights and decides who runs which instruction.
+    ///
+    /// # Errors
+    /// [`BackendError::UnsupportedOp`] for a node that neither the backend nor the interpreter runs, ids that the
+    /// segment does not have, and what reading or packing a weight says; each names its node.
+    pub fn new(
+        backend: Arc<dyn Backend>,
+        segment: Arc<Segment>,
+        options: &CompileOptions<'_>,
+    ) -> Result<Arc<dyn Program>, BackendError> {
+        check_ids(&segment)?;
+        let on_host = backend.space() == MemorySpace::HOST;
+        let mut program = InterpretedProgram {
+            backend,
+            instrs: Vec::with_capacity(segment.instrs.len()),
+            consts: vec![Weight::default(); options.consts.n_consts()],
+            segment,
+            kv_dtypes: options.kv_dtypes,
+            max_context: options.max_context,
+            on_host,
+            packed_bytes: 0,
+        };
+        for i in 0..program.segment.instrs.len() {
+            let prepared = program.prepare(i, options)?;
+            program.instrs.push(prepared);
+        }
+        let segment = program.segment.clone();
+        for &id in &segment.outputs {
+            if let ValueKind::Const(id) = segment.value(segment.resolve(id)).kind {
+                program.keep(id, options, true)?;
+            }
+        }
+        Ok(Arc::new(program))
+    }
+
+    fn prepare(&mut self, i: usize, options: &CompileOptions<'_>) -> Result<Prepared, BackendError> {
+        let segment = self.segment.clone();
+        let backend = self.backend.clone();
+        let instr = &segment.instrs[i];
+        let (inputs, outputs) = (segment.types(&instr.inputs), segment.types(&instr.outputs));
+        let consts: Vec<Option<ConstId>> = instr.inputs.iter().map(|&id| const_of(&segment, id)).collect();
+        let is_const: Vec<bool> = consts.iter().map(Option::is_some).collect();
+        let at = |e: BackendError| e.at(backend.name(), &instr.node, instr.op.kind());
+        let view = NodeView::new(&instr.node, &instr.op, &inputs, &outputs, &is_const);
+        let unsupported = || BackendError::UnsupportedOp {
+            backend: backend.name().to_owned(),
+            op: instr.op.to_string(),
+        };
+        let route = own::route(&view, backend.supports_node(&view)).ok_or_else(|| at(unsupported()))?;
+        if route == Route::Cache {
+            self.check_state(i).map_err(at)?;
+        }
+        let mut packed: Vec<Option<Packed>> = vec![None; inputs.len()];
+        for (input, id) in consts.iter().enumerate() {
+            let Some(id) = *id else { continue };
+            if route != Route::Backend {
+                self.keep(id, options, false).map_err(at)?;
+                continue;
+            }
+            // Aliases of weights keep their own shape; only direct reads are packed.
+            let direct = matches!(segment.value(instr.inputs[input]).kind, ValueKind::Const(_));
+            let tensor = options.consts.tensor(id).map_err(at)?;
+            check_weight(&tensor, &segment, id).map_err(at)?;
+            let form = if direct {
+                backend.pack(&view, input, &tensor).map_err(at)?
+            } else {
+                None
+            };
+            match form {
+                Some(form) => {
+                    self.packed_bytes = self.packed_bytes.saturating_add(form.size_bytes);
+                    packed[input] = Some(form);
+                    tensor.release();
+                }
+                None => self.keep(id, options, true).map_err(at)?,
+            }
+        }
+        Ok(Prepared {
+            route,
+            inputs,
+            outputs,
+            is_const,
+            packed,
+        })
+    }
+
+    fn check_state(&self, i: usize) -> Result<(), BackendError> {
+        let instr = &self.segment.instrs[i];
+        let invalid = |reason: String| BackendError::invalid(instr.op.kind(), reason);
+        let def = instr
+            .state
+            .and_then(|id| self.segment.states.get(id.index()))
+            .ok_or_else(|| invalid("the instruction has no state".to_owned()))?;
+        if def.spec.kind != StateKind::Rows || def.spec.parts.len() != 2 {
+            return Err(invalid(format!(
+                "the interpreter keeps rows of two parts, not {:?}",
+                def.spec
+            )));
+        }
+        for (part, dtype) in def.spec.parts.iter().zip(self.kv_dtypes) {
+            let row = part
+                .as_fixed()
+                .ok_or_else(|| invalid(format!("rows of {part} have no fixed size")))?;
+            if !rows::can_round(dtype, &row) {
+                let reason = format!("a cache of {dtype} cannot hold rows of {row}; take f32 or f16");
+                return Err(invalid(reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a weight for reading; `on_device` also in the backend's own memory.
+    fn keep(&mut self, id: ConstId, options: &CompileOptions<'_>, on_device: bool) -> Result<(), BackendError> {
+        let n = self.consts.len();
+        let unknown = || BackendError::UnknownId {
+            what: "weight",
+            id: id.0.into(),
+        };
+        let slot = self.consts.get(id.index()).ok_or_else(unknown)?;
+        let mut weight = slot.clone();
+        debug_assert!(id.index() < n);
+        let tensor = match &weight.host {
+            Some(tensor) => tensor.clone(),
+            None => options.consts.tensor(id)?,
+        };
+        check_weight(&tensor, &self.segment, id)?;
+        if self.on_host || !on_device {
+            weight.host = Some(tensor);
+        } else if weight.device.is_none() {
+            weight.device = Some(self.backend.upload(&tensor)?);
+        }
+        self.consts[id.index()] = weight;
+        Ok(())
+    }
+}
+
+/// A weight must have the type that the segment declares.
+fn check_weight(tensor: &Tensor, segment: &Segment, id: ConstId) -> Result<(), BackendError> {
+    let declared = segment.values.iter().find(|v| v.kind == ValueKind::Const(id));
+    if let Some(def) = declared
+        && (def.ty.dtype != tensor.dtype() || def.ty.as_fixed().as_ref() != Some(tensor.shape()))
+    {
+        let reason = format!(
+            "weight `{}` is {} {} instead of {}",
+            def.name,
+            tensor.dtype(),
+            tensor.shape(),
+            def.ty
+        );
+        return Err(BackendError::shape("weight", reason));
+    }
+    Ok(())
+}
+
+/// The weight behind a value, through aliases.
+fn const_of(segment: &Segment, id: crate::ValueId) -> Option<ConstId> {
+    match segment.value(segment.resolve(id)).kind {
+        ValueKind::Const(id) => Some(id),
+        _ => None,
+    }
+}
+
+/// Every id of the segment is in range, and aliases lead somewhere.
+fn check_ids(segment: &Segment) -> Result<(), BackendError> {
+    let n = segment.values.len();
+    let unknown = |id: u32| BackendError::UnknownId {
+        what: "value",
+        id: id.into(),
+    };
+    let lists = segment
+        .instrs
+        .iter()
+        .flat_map(|i| i.inputs.iter().chain(&i.outputs).chain(&i.frees));
+    for id in lists.chain(&segment.inputs).chain(&segment.outputs) {
+        if id.index() >= n {
+            return Err(unknown(id.0));
+        }
+    }
+    for (i, def) in segment.values.iter().enumerate() {
+        // An alias of an earlier value: chains end.
+        if let ValueKind::Alias(of) = def.kind
+            && of.index() >= i
+        {
+            return Err(unknown(of.0));
+        }
+    }
+    Ok(())
+}
+
+impl Program for InterpretedProgram {
+    fn open(self: Arc<Self>, options: &StateOptions) -> Result<Box<dyn ProgramState>, BackendError> {
+        Ok(Box::new(state::Pool::new(self, options.max_state_bytes)))
+    }
+
+    fn weight_bytes(&self) -> usize {
+        let owned = |t: &Option<Tensor>| match t {
+            Some(t) if !t.is_shared_source() => t.size_bytes(),
+            _ => 0,
+        };
+        let kept: usize = self
+            .consts
+            .iter()
+            .map(|w| owned(&w.host).saturating_add(owned(&w.device)))
+            .sum();
+        kept.saturating_add(self.packed_bytes)
+    }
+
+    fn describe(&self) -> String {
+        format!("interpreted node by node on {}", self.backend.name())
+    }
+}

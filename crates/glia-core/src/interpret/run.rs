@@ -1,0 +1,363 @@
+//! One step of an interpreted program: the instructions in order, for one sequence after the other, each output
+//! checked against its planned type.
+
+use std::time::Instant;
+
+use super::InterpretedProgram;
+use super::own::{self, Route};
+use super::state::Pool;
+use crate::{
+    BackendError, Dim, InputRole, NodeCx, NodeView, OpTime, SeqRows, Sizes, Step, Symbol, Tensor, ValueId, ValueKind,
+    ValueType,
+};
+
+/// A value of the running step: on the host, in the backend's memory, or both.
+#[derive(Clone, Default)]
+struct Held {
+    host: Option<Tensor>,
+    device: Option<Tensor>,
+}
+
+/// Runs a step whose rows have been checked.
+pub(super) fn run(pool: &mut Pool, step: &Step<'_>) -> Result<Vec<Tensor>, BackendError> {
+    let program = pool.program.clone();
+    let sizes = check_inputs(&program, step)?;
+    let mut parts: Vec<Vec<Held>> = Vec::with_capacity(step.rows.len());
+    for rows in step.rows {
+        let mut walk = Walk {
+            program: &program,
+            step,
+            rows,
+            wanted: wanted_of(step, rows),
+            sizes,
+            values: vec![Held::default(); program.segment.values.len()],
+        };
+        walk.sizes = Sizes {
+            t: rows.n_rows,
+            p: rows.pos,
+            r: walk.wanted.len(),
+            n: 1,
+            s: sizes.s,
+        };
+        parts.push(walk.run(pool)?);
+    }
+    let mut outputs = Vec::with_capacity(program.segment.outputs.len());
+    for (i, &id) in program.segment.outputs.iter().enumerate() {
+        let pieces: Vec<Held> = parts.iter().map(|p| p[i].clone()).collect();
+        outputs.push(program.join(id, pieces)?);
+    }
+    Ok(outputs)
+}
+
+/// The wanted rows that lie in these rows, counted from the first of them.
+fn wanted_of(step: &Step<'_>, rows: &SeqRows) -> Vec<i32> {
+    let range = rows.first_row..rows.first_row + rows.n_rows;
+    let within = step.wanted_rows.iter().filter(|&&w| range.contains(&(w as usize)));
+    within.map(|&w| (w as usize - rows.first_row) as i32).collect()
+}
+
+fn dtype_and_shape(tensor: &Tensor) -> String {
+    format!("{} {}", tensor.dtype(), tensor.shape())
+}
+
+/// Number, dtype and shape of the step's inputs; solves the encoder rows from them.
+fn check_inputs(program: &InterpretedProgram, step: &Step<'_>) -> Result<Sizes, BackendError> {
+    let segment = &program.segment;
+    if step.inputs.len() != segment.inputs.len() {
+        return Err(BackendError::WrongArity {
+            op: "step".to_owned(),
+            expected: segment.inputs.len().to_string(),
+            got: step.inputs.len(),
+        });
+    }
+    let n_rows = step.n_rows();
+    let rising = step.wanted_rows.is_sorted_by(|a, b| a < b);
+    if !rising || step.wanted_rows.last().is_some_and(|&w| w as usize >= n_rows) {
+        let reason = format!("wanted rows {:?} do not rise within 0..{n_rows}", step.wanted_rows);
+        return Err(BackendError::invalid("step", reason));
+    }
+    let mut sizes = Sizes {
+        t: n_rows,
+        p: step.rows.first().map_or(0, |r| r.pos),
+        r: step.wanted_rows.len(),
+        n: step.rows.len(),
+        s: 0,
+    };
+    let given = || segment.inputs.iter().map(|&id| segment.value(id)).zip(step.inputs);
+    let encoder_rows = Dim::symbol(Symbol::S);
+    for (def, tensor) in given() {
+        let at = def.ty.dims.iter().position(|d| *d == encoder_rows);
+        if let Some(&s) = at.and_then(|i| tensor.shape().get(i)) {
+            sizes.s = s;
+        }
+    }
+    for (def, tensor) in given() {
+        if !matches!(def.kind, ValueKind::Input(InputRole::Named(_) | InputRole::Positions)) {
+            continue;
+        }
+        check_type(&def.ty, &sizes, tensor)
+            .map_err(|reason| BackendError::shape("step", format!("input `{}` {reason}", def.name)))?;
+        if step.rows.len() > 1 && def.ty.dims.first() != Some(&Dim::T) {
+            let reason = format!(
+                "input `{}` {} has no row per token: one sequence at a time",
+                def.name, def.ty
+            );
+            return Err(BackendError::shape("step", reason));
+        }
+    }
+    Ok(sizes)
+}
+
+/// Whether a tensor has the planned type; else what is wrong.
+fn check_type(ty: &ValueType, sizes: &Sizes, tensor: &Tensor) -> Result<(), String> {
+    let planned = ty
+        .shape(sizes)
+        .ok_or_else(|| format!("has a planned type {ty} too large to address"))?;
+    if tensor.dtype() == ty.dtype && *tensor.shape() == planned {
+        return Ok(());
+    }
+    Err(format!(
+        "is {} instead of {} {planned}",
+        dtype_and_shape(tensor),
+        ty.dtype
+    ))
+}
+
+struct Walk<'a> {
+    program: &'a InterpretedProgram,
+    step: &'a Step<'a>,
+    rows: &'a SeqRows,
+    wanted: Vec<i32>,
+    sizes: Sizes,
+    values: Vec<Held>,
+}
+
+impl Walk<'_> {
+    fn run(&mut self, pool: &mut Pool) -> Result<Vec<Held>, BackendError> {
+        self.place_inputs()?;
+        let segment = &self.program.segment;
+        for (i, instr) in segment.instrs.iter().enumerate() {
+            self.step.check_cancelled()?;
+            let started = self.step.profile.map(|_| Instant::now());
+            self.instr(pool, i)
+                .map_err(|e| e.at(self.program.backend.name(), &instr.node, instr.op.kind()))?;
+            if let (Some(sink), Some(started)) = (self.step.profile, started) {
+                let time = started.elapsed();
+                sink.add(OpTime {
+                    instr: i,
+                    time,
+                    device_clock: false,
+                });
+            }
+            for &id in &instr.frees {
+                self.values[id.index()] = Held::default();
+            }
+        }
+        segment.outputs.iter().map(|&id| self.held(id)).collect()
+    }
+
+    fn place_inputs(&mut self) -> Result<(), BackendError> {
+        let segment = &self.program.segment;
+        for (&id, tensor) in segment.inputs.iter().zip(self.step.inputs) {
+            let def = segment.value(id);
+            let ValueKind::Input(role) = &def.kind else { continue };
+            let held = match role {
+                InputRole::Pos => Held::on_host(Tensor::from_i32([1], &[position(self.rows.pos)?])?),
+                InputRole::WantedRows => Held::on_host(Tensor::from_i32([self.wanted.len()], &self.wanted)?),
+                _ if self.step.rows.len() == 1 => self.program.hold(tensor.clone()),
+                _ => {
+                    let host = self.program.on_the_host(&self.program.hold(tensor.clone()))?;
+                    let range = self.rows.first_row..self.rows.first_row + self.rows.n_rows;
+                    Held::on_host(host.slice_rows(range)?)
+                }
+            };
+            self.values[id.index()] = held;
+        }
+        Ok(())
+    }
+
+    fn held(&self, id: ValueId) -> Result<Held, BackendError> {
+        let def = self.program.segment.value(id);
+        let held = match def.kind {
+            ValueKind::Const(id) => {
+                let weight = self.program.consts.get(id.index()).cloned().unwrap_or_default();
+                Held {
+                    host: weight.host,
+                    device: weight.device,
+                }
+            }
+            _ => self.values[id.index()].clone(),
+        };
+        if held.host.is_none() && held.device.is_none() {
+            return Err(BackendError::invalid(
+                "plan",
+                format!("`{}` is read before it is made or after it is freed", def.name),
+            ));
+        }
+        Ok(held)
+    }
+
+    fn host(&self, id: ValueId) -> Result<Tensor, BackendError> {
+        self.program.on_the_host(&self.held(id)?)
+    }
+
+    fn instr(&mut self, pool: &mut Pool, i: usize) -> Result<(), BackendError> {
+        let program = self.program;
+        let (instr, prepared) = (&program.segment.instrs[i], &program.instrs[i]);
+        let outputs: Vec<Held> = match prepared.route {
+            Route::View => {
+                let held = self.held(instr.inputs[0])?;
+                let ty = &prepared.outputs[0];
+                let shape = ty
+                    .shape(&self.sizes)
+                    .ok_or_else(|| BackendError::invalid("reshape", format!("{ty} is too large to address")))?;
+                let view = |t: Option<Tensor>| t.map(|t| t.reshaped(shape)).transpose();
+                vec![Held {
+                    host: view(held.host)?,
+                    device: view(held.device)?,
+                }]
+            }
+            Route::Cache => {
+                let Some(state) = instr.state else {
+                    return Err(BackendError::invalid("kv_cache", "the instruction has no state"));
+                };
+                let mut parts = Vec::with_capacity(2);
+                for (part, &id) in instr.inputs.iter().enumerate() {
+                    let new = self.host(id)?;
+                    parts.push(Held::on_host(pool.append(self.rows.seq, state, part, &new)?));
+                }
+                parts
+            }
+            Route::Embed => {
+                let rows = own::embed(&self.host(instr.inputs[0])?, &self.host(instr.inputs[1])?)?;
+                vec![Held::on_host(rows)]
+            }
+            Route::Gather => {
+                let crate::Op::Gather { axis } = instr.op else {
+                    return Err(BackendError::invalid("gather", "routed wrongly"));
+                };
+                let picked = own::gather(&self.host(instr.inputs[0])?, &self.host(instr.inputs[1])?, axis)?;
+                vec![Held::on_host(picked)]
+            }
+            Route::Backend => self.execute(i)?,
+        };
+        let expected = prepared.outputs.len();
+        if outputs.len() != expected {
+            return Err(BackendError::WrongOutputs {
+                op: instr.op.kind().to_owned(),
+                expected,
+                got: outputs.len(),
+            });
+        }
+        for ((&id, ty), held) in instr.outputs.iter().zip(&prepared.outputs).zip(outputs) {
+            if let Some(tensor) = held.host.as_ref().or(held.device.as_ref()) {
+                check_type(ty, &self.sizes, tensor).map_err(|reason| {
+                    let name = &program.segment.value(id).name;
+                    BackendError::shape(instr.op.kind(), format!("the output `{name}` {reason}"))
+                })?;
+            }
+            self.values[id.index()] = held;
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, i: usize) -> Result<Vec<Held>, BackendError> {
+        let program = self.program;
+        let (instr, prepared) = (&program.segment.instrs[i], &program.instrs[i]);
+        if let crate::Op::TokenEmbed = instr.op
+            && let Some(table) = prepared.inputs[1].as_fixed()
+        {
+            own::check_ids(&self.host(instr.inputs[0])?, &table)?;
+        }
+        let mut inputs = Vec::with_capacity(instr.inputs.len());
+        for (input, &id) in instr.inputs.iter().enumerate() {
+            inputs.push(match &prepared.packed[input] {
+                Some(_) => Tensor::zeros(prepared.inputs[input].dtype, [0])?,
+                None => program.in_its_space(&self.held(id)?)?,
+            });
+        }
+        let view = NodeView::new(
+            &instr.node,
+            &instr.op,
+            &prepared.inputs,
+            &prepared.outputs,
+            &prepared.is_const,
+        );
+        let mut outputs = Vec::with_capacity(prepared.outputs.len());
+        let mut cx = NodeCx::new(view, &inputs, &prepared.packed, &mut outputs);
+        program.backend.execute_node(&mut cx)?;
+        Ok(outputs.into_iter().map(|t| program.hold(t)).collect())
+    }
+}
+
+impl Held {
+    fn on_host(tensor: Tensor) -> Held {
+        Held {
+            host: Some(tensor),
+            device: None,
+        }
+    }
+}
+
+fn position(pos: usize) -> Result<i32, BackendError> {
+    i32::try_from(pos).map_err(|_| BackendError::invalid("step", format!("position {pos} does not fit in i32")))
+}
+
+impl InterpretedProgram {
+    /// A tensor of the backend's memory space.
+    fn hold(&self, tensor: Tensor) -> Held {
+        if self.on_host {
+            return Held::on_host(tensor);
+        }
+        Held {
+            host: None,
+            device: Some(tensor),
+        }
+    }
+
+    fn on_the_host(&self, held: &Held) -> Result<Tensor, BackendError> {
+        match (&held.host, &held.device) {
+            (Some(tensor), _) => Ok(tensor.clone()),
+            (None, Some(tensor)) => self.backend.download(tensor),
+            (None, None) => Err(BackendError::invalid("plan", "a value is missing")),
+        }
+    }
+
+    fn in_its_space(&self, held: &Held) -> Result<Tensor, BackendError> {
+        match (&held.host, &held.device) {
+            (Some(tensor), _) if self.on_host => Ok(tensor.clone()),
+            (_, Some(tensor)) => Ok(tensor.clone()),
+            (Some(tensor), None) => self.backend.upload(tensor),
+            (None, None) => Err(BackendError::invalid("plan", "a value is missing")),
+        }
+    }
+
+    /// One output from those of the sequences, joined along rows, in the backend's space.
+    fn join(&self, id: ValueId, mut pieces: Vec<Held>) -> Result<Tensor, BackendError> {
+        if pieces.len() == 1 {
+            return self.in_its_space(&pieces.remove(0));
+        }
+        let def = self.segment.value(id);
+        let by_rows = def.ty.dims.split_first().is_some_and(|(first, rest)| {
+            (*first == Dim::T || *first == Dim::R) && rest.iter().all(|d| d.as_fixed().is_some())
+        });
+        let hosts: Vec<Tensor> = pieces.iter().map(|h| self.on_the_host(h)).collect::<Result<_, _>>()?;
+        let Some(first) = hosts.first().filter(|_| by_rows) else {
+            let reason = format!(
+                "output `{}` {} has no row per token: one sequence at a time",
+                def.name, def.ty
+            );
+            return Err(BackendError::shape("step", reason));
+        };
+        let n_rows = hosts.iter().map(|t| t.shape()[0]).sum();
+        let mut joined = Tensor::zeros(first.dtype(), first.shape().with_dim(0, n_rows))?;
+        let mut at = 0;
+        let target = joined.bytes_mut()?;
+        for piece in &hosts {
+            let bytes = piece.bytes()?;
+            target[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        self.in_its_space(&Held::on_host(joined))
+    }
+}
