@@ -4,5 +4,6 @@
 #![forbid(unsafe_code)]
 
 pub mod graph;
+pub mod pass;
 
 pub use graph::{Graph, GraphBuilder, GraphError, Node, NodeId, Output, Value, ValueSource, Vid};

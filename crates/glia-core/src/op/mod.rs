@@ -1,8 +1,10 @@
 //! The op vocabulary: what a graph node can compute. Arity, names and state live here, shape rules in [`infer`].
 
+mod decompose;
 mod infer;
 mod text;
 
+pub use decompose::{Decomposition, Operand, Part};
 pub use text::OpParseError;
 
 use crate::{DType, ValueType};

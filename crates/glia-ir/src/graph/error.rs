@@ -95,6 +95,12 @@ pub enum GraphError {
     NoOutputs { graph: String },
     #[error("the graph has more than {max} {what}")]
     TooMany { what: &'static str, max: u32 },
+    #[error("pass `{pass}` left a wrong graph: {source}")]
+    AfterPass {
+        pass: &'static str,
+        #[source]
+        source: Box<GraphError>,
+    },
     #[error("line {line}: {reason}")]
     Parse { line: usize, reason: String },
 }

@@ -2,10 +2,15 @@
 //! [`Graph::verify`], read and written as text and DOT. Knows nothing of backends or memory.
 
 mod builder;
+mod dot;
 mod error;
+mod text;
 mod verify;
+#[cfg(test)]
+mod verify_tests;
 
 pub use builder::GraphBuilder;
+pub(crate) use builder::fresh_name;
 pub use error::{GraphError, NameKind};
 
 use std::fmt;

@@ -145,23 +145,53 @@ impl GraphBuilder {
                 })?;
             types.push(value.ty.clone());
         }
-        let results = op.infer(&types).map_err(|e| GraphError::infer(&name, e))?;
-        let suffixes = output_suffixes(&op, results.len());
-        let id = NodeId(next_id("nodes", self.graph.nodes.len())?);
-        let mut node = Node {
+        let node = NewNode {
             name,
             op,
             inputs: inputs.to_vec(),
+            value_names: None,
+        };
+        self.push_node(node, &types)
+    }
+
+    /// A node whose name, scopes included, and whose outputs' names are given: passes keep those of the graph they
+    /// rewrite. The names must be free.
+    pub(crate) fn node_named(
+        &mut self,
+        name: &str,
+        op: Op,
+        inputs: &[Vid],
+        value_names: Option<Vec<String>>,
+    ) -> Result<Vec<Vid>, GraphError> {
+        let types = self.graph.types(inputs);
+        let node = NewNode {
+            name: name.to_owned(),
+            op,
+            inputs: inputs.to_vec(),
+            value_names,
+        };
+        self.push_node(node, &types)
+    }
+
+    fn push_node(&mut self, new: NewNode, types: &[ValueType]) -> Result<Vec<Vid>, GraphError> {
+        let results = new.op.infer(types).map_err(|e| GraphError::infer(&new.name, e))?;
+        let suffixes = output_suffixes(&new.op, results.len());
+        let id = NodeId(next_id("nodes", self.graph.nodes.len())?);
+        let mut node = Node {
+            name: new.name,
+            op: new.op,
+            inputs: new.inputs,
             outputs: Vec::with_capacity(results.len()),
         };
-        check_state(&node, &types)?;
-        let mut outputs = Vec::with_capacity(results.len());
-        for (output, (ty, suffix)) in results.into_iter().zip(suffixes).enumerate() {
-            let value_name = self.fresh_value_name(&format!("{}{suffix}", node.name));
-            check_type(&value_name, &ty)?;
-            outputs.push((value_name, ty, output));
+        check_state(&node, types)?;
+        for (ty, suffix) in results.iter().zip(&suffixes) {
+            check_type(&format!("{}{suffix}", node.name), ty)?;
         }
-        for (value_name, ty, output) in outputs {
+        for (output, (ty, suffix)) in results.into_iter().zip(suffixes).enumerate() {
+            let value_name = match new.value_names.as_ref().and_then(|names| names.get(output)) {
+                Some(name) => name.clone(),
+                None => self.fresh_value_name(&format!("{}{suffix}", node.name)),
+            };
             let source = ValueSource::Node { node: id, output };
             node.outputs.push(self.push_value(value_name, ty, source)?);
         }
@@ -231,6 +261,11 @@ impl GraphBuilder {
         Ok(self.graph)
     }
 
+    /// The graph as it is.
+    pub(crate) fn into_graph(self) -> Graph {
+        self.graph
+    }
+
     fn full_name(&self, name: &str) -> String {
         let mut full = self.scope.join(".");
         if !full.is_empty() && !name.is_empty() {
@@ -280,19 +315,33 @@ impl GraphBuilder {
     }
 
     fn fresh_value_name(&self, wanted: &str) -> String {
-        let taken = |name: &str| self.values.contains_key(name) || RESERVED_NAMES.contains(&name);
-        if !taken(wanted) {
-            return wanted.to_owned();
-        }
-        let mut n = 2u64;
-        loop {
-            let name = format!("{wanted}~{n}");
-            if !taken(&name) {
-                return name;
-            }
-            n += 1;
-        }
+        fresh_name(wanted, |name| {
+            self.values.contains_key(name) || RESERVED_NAMES.contains(&name)
+        })
     }
+}
+
+/// `wanted`, or `wanted~2`, `wanted~3` .. when that is taken.
+pub(crate) fn fresh_name(wanted: &str, taken: impl Fn(&str) -> bool) -> String {
+    if !taken(wanted) {
+        return wanted.to_owned();
+    }
+    let mut n = 2u64;
+    loop {
+        let name = format!("{wanted}~{n}");
+        if !taken(&name) {
+            return name;
+        }
+        n += 1;
+    }
+}
+
+/// A node on its way into the graph.
+struct NewNode {
+    name: String,
+    op: Op,
+    inputs: Vec<Vid>,
+    value_names: Option<Vec<String>>,
 }
 
 fn next_id(what: &'static str, len: usize) -> Result<u32, GraphError> {
