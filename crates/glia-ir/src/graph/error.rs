@@ -95,6 +95,8 @@ pub enum GraphError {
     NoOutputs { graph: String },
     #[error("the graph has more than {max} {what}")]
     TooMany { what: &'static str, max: u32 },
+    #[error("a pass reads `{value}`, which it has not made yet: the graph was not verified")]
+    UnmappedValue { value: String },
     #[error("pass `{pass}` left a wrong graph: {source}")]
     AfterPass {
         pass: &'static str,

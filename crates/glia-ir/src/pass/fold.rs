@@ -265,11 +265,11 @@ mod tests {
         insta::assert_snapshot!(folded.graph, @r"
         graph g
         input %x f32[T, 4]
-        weight %v3 f32[2, 2, 2]
         weight %gain f32[4]
-        weight %wide f32[4]
         weight %q f32[2, 4]
         weight %k f32[2, 4]
+        weight %v3 f32[2, 2, 2]
+        weight %wide f32[4]
         %v1 f32[1, 2, 2] = slice{axis=0, start=1}(%v3)
         %vflat f32[2, 2] = reshape{dims=[2, 2]}(%v1)
         %twice f32[4] = add(%gain, %wide)
@@ -313,7 +313,7 @@ mod tests {
         folded.graph.verify().unwrap();
         assert_eq!(
             folded.graph.weights().map(|(_, w)| w.name.as_str()).collect::<Vec<_>>(),
-            ["v3", "q", "k", "twice"]
+            ["q", "k", "v3", "twice"]
         );
         let Derived::Value(twice) = &folded.derived["twice"] else {
             panic!("computed")

@@ -19,7 +19,7 @@ pub(super) struct Rebuild<'g> {
 }
 
 impl<'g> Rebuild<'g> {
-    /// A new graph with the inputs of the old one: they are its interface, read or not.
+    /// A new graph with the inputs and weights of the old one, in their order.
     pub fn new(old: &'g Graph) -> Result<Rebuild<'g>, GraphError> {
         let nodes = old.nodes.iter().map(|n| n.name.clone());
         let values = old.values.iter().map(|v| v.name.clone());
@@ -30,8 +30,16 @@ impl<'g> Rebuild<'g> {
             taken: nodes.chain(values).collect(),
             redirected: HashMap::new(),
         };
-        for (id, value) in old.inputs() {
-            rebuild.map[id.index()] = Some(rebuild.new.input(&value.name, value.ty.clone())?);
+        for (id, value) in old.iter_values() {
+            let new = match value.source {
+                ValueSource::Input => rebuild.new.input(&value.name, value.ty.clone())?,
+                ValueSource::Weight => rebuild.new.weight(&value.name, value.ty.clone())?,
+                ValueSource::Pos => rebuild.new.pos(),
+                ValueSource::Positions => rebuild.new.positions(),
+                ValueSource::WantedRows => rebuild.new.wanted_rows(),
+                ValueSource::Node { .. } => continue,
+            };
+            rebuild.set(id, new);
         }
         Ok(rebuild)
     }
@@ -48,29 +56,14 @@ impl<'g> Rebuild<'g> {
         &self.new.graph().value(new).ty
     }
 
-    /// The new value of an old one. Weights and injected values come over when they are first asked for.
+    /// The new value of an old one.
     pub fn get(&mut self, old: Vid) -> Result<Vid, GraphError> {
-        if let Some(new) = self.map[old.index()] {
-            return Ok(new);
-        }
-        let value = self.old.value(old);
-        let new = match value.source {
-            ValueSource::Pos => self.new.pos(),
-            ValueSource::Positions => self.new.positions(),
-            ValueSource::WantedRows => self.new.wanted_rows(),
-            ValueSource::Input => self.new.input(&value.name, value.ty.clone())?,
-            ValueSource::Weight => self.new.weight(&value.name, value.ty.clone())?,
-            ValueSource::Node { node, .. } => {
-                let producer = self.old.node(node).name.clone();
-                return Err(GraphError::UseBeforeDefinition {
-                    node: "a later one".to_owned(),
-                    value: value.name.clone(),
-                    producer,
-                });
+        self.map[old.index()].ok_or_else(|| {
+            let value = self.old.value(old);
+            GraphError::UnmappedValue {
+                value: value.name.clone(),
             }
-        };
-        self.map[old.index()] = Some(new);
-        Ok(new)
+        })
     }
 
     pub fn get_all(&mut self, old: &[Vid]) -> Result<Vec<Vid>, GraphError> {
@@ -116,7 +109,8 @@ impl<'g> Rebuild<'g> {
         self.redirected.insert(output.to_owned(), value);
     }
 
-    /// The new graph with the outputs of the old one.
+    /// The new graph with the outputs of the old one, without weights and injected values that nothing reads. Inputs
+    /// stay: they are the interface.
     pub fn finish(mut self) -> Result<Graph, GraphError> {
         for output in &self.old.outputs {
             let value = match self.redirected.get(&output.name) {
@@ -125,6 +119,39 @@ impl<'g> Rebuild<'g> {
             };
             self.new.output(&output.name, value)?;
         }
-        Ok(self.new.into_graph())
+        Ok(compact(self.new.into_graph()))
     }
+}
+
+/// Drops weights and injected values that nothing reads; ids close up.
+fn compact(mut graph: Graph) -> Graph {
+    let mut keep: Vec<bool> = graph
+        .values
+        .iter()
+        .map(|v| matches!(v.source, ValueSource::Input | ValueSource::Node { .. }))
+        .collect();
+    let read = graph.nodes.iter().flat_map(|n| &n.inputs).copied();
+    for id in read.chain(graph.outputs.iter().map(|o| o.value)) {
+        keep[id.index()] = true;
+    }
+    let mut next = 0;
+    let ids: Vec<Vid> = keep
+        .iter()
+        .map(|&kept| {
+            let id = Vid(next);
+            next += u32::from(kept);
+            id
+        })
+        .collect();
+    let mut kept = keep.iter();
+    graph.values.retain(|_| kept.next() == Some(&true));
+    for node in &mut graph.nodes {
+        for id in node.inputs.iter_mut().chain(&mut node.outputs) {
+            *id = ids[id.index()];
+        }
+    }
+    for output in &mut graph.outputs {
+        output.value = ids[output.value.index()];
+    }
+    graph
 }

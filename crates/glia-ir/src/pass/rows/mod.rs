@@ -137,8 +137,8 @@ mod tests {
         inject %positions i32[T]
         inject %wanted_rows i32[R]
         weight %table f32[50, 8]
-        weight %freqs f32[2]
         weight %gain f32[8]
+        weight %freqs f32[2]
         %x f32[T, 8] = token_embed(%ids, %table)
         %heads f32[T, 2, 4] = reshape{dims=[-1, 2, 4]}(%x)
         %rope f32[T, 2, 4] = rope{pairing=neox}(%heads, %positions, %freqs)
