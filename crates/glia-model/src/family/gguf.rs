@@ -1,0 +1,228 @@
+//! GGUF as the families see it: metadata becomes a Hugging Face configuration, tensor names and values become Hugging
+//! Face's. Both mappings are data.
+
+use serde_json::{Map, Value, json};
+
+use super::FamilyError;
+use super::spec::{DecoderSpec, ResidualShape};
+
+/// What the mapping needs of a GGUF file.
+pub trait GgufView {
+    /// Path, for messages.
+    fn file(&self) -> &str;
+    /// A number of any type.
+    fn number(&self, key: &str) -> Option<f64>;
+    /// A text.
+    fn text(&self, key: &str) -> Option<&str>;
+    /// Shape of a tensor, outermost first.
+    fn shape(&self, tensor: &str) -> Option<Vec<usize>>;
+    /// Elements of a small f32 tensor (frequency factors).
+    fn f32_values(&self, tensor: &str) -> Option<Vec<f32>>;
+}
+
+/// `general.architecture` and the `model_type` it stands for.
+const ARCHITECTURES: &[(&str, &str)] = &[
+    ("llama", "llama"),
+    ("mistral", "mistral"),
+    ("qwen2", "qwen2"),
+    ("qwen3", "qwen3"),
+    ("gemma", "gemma"),
+    ("gemma2", "gemma2"),
+    ("gemma3", "gemma3_text"),
+    ("phi3", "phi3"),
+];
+
+/// Metadata key after the architecture's name, and the configuration field that it fills.
+const SIZES: &[(&str, &str)] = &[
+    ("block_count", "num_hidden_layers"),
+    ("embedding_length", "hidden_size"),
+    ("feed_forward_length", "intermediate_size"),
+    ("attention.head_count", "num_attention_heads"),
+    ("attention.head_count_kv", "num_key_value_heads"),
+    ("attention.key_length", "head_dim"),
+    ("context_length", "max_position_embeddings"),
+];
+
+const NUMBERS: &[(&str, &str)] = &[
+    ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    ("rope.freq_base", "rope_theta"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
+];
+
+/// The configuration that Transformers would have for this file.
+///
+/// # Errors
+/// [`FamilyError::Config`] naming the key; [`FamilyError::UnknownFamily`].
+pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
+    let error = |key: String, reason: String| FamilyError::Config {
+        field: format!("{}: {key}", gguf.file()),
+        reason,
+    };
+    let arch = gguf
+        .text("general.architecture")
+        .ok_or_else(|| error("general.architecture".to_owned(), "is missing or no text".to_owned()))?;
+    let Some((_, model_type)) = ARCHITECTURES.iter().find(|(a, _)| *a == arch) else {
+        let supported = ARCHITECTURES.iter().map(|(a, _)| *a).collect::<Vec<_>>().join(", ");
+        return Err(FamilyError::UnknownFamily {
+            family: arch.to_owned(),
+            supported,
+        });
+    };
+    let number = |key: &str| gguf.number(&format!("{arch}.{key}"));
+    let whole = |key: &str| match number(key) {
+        None => Ok(None),
+        Some(x) if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Ok(Some(x as u64)),
+        Some(x) => Err(error(
+            format!("{arch}.{key}"),
+            format!("must be a whole number, not {x}"),
+        )),
+    };
+    let mut config = Map::new();
+    config.insert("model_type".to_owned(), json!(model_type));
+    for (key, field) in SIZES {
+        if let Some(n) = whole(key)? {
+            config.insert((*field).to_owned(), json!(n));
+        }
+    }
+    for (key, field) in NUMBERS {
+        if let Some(x) = number(key) {
+            config.insert((*field).to_owned(), json!(x));
+        }
+    }
+    let need = |key: &str| whole(key)?.ok_or_else(|| error(format!("{arch}.{key}"), "is missing".to_owned()));
+    let (hidden, n_heads) = (need("embedding_length")?, need("attention.head_count")?.max(1));
+    let head_dim = whole("attention.key_length")?.unwrap_or(hidden / n_heads).max(1);
+    if let Some(rot) = whole("rope.dimension_count")?
+        && rot != head_dim
+    {
+        config.insert("partial_rotary_factor".to_owned(), json!(rot as f64 / head_dim as f64));
+    }
+    let vocab = gguf.shape("token_embd.weight").and_then(|s| s.first().copied());
+    config.insert("vocab_size".to_owned(), json!(vocab.unwrap_or(0)));
+    config.insert(
+        "tie_word_embeddings".to_owned(),
+        json!(gguf.shape("output.weight").is_none()),
+    );
+    let has_bias = |tensor: &str| json!(gguf.shape(tensor).is_some());
+    if arch == "llama" || arch == "mistral" {
+        config.insert("attention_bias".to_owned(), has_bias("blk.0.attn_q.bias"));
+        config.insert("mlp_bias".to_owned(), has_bias("blk.0.ffn_up.bias"));
+    }
+    let n_layers = whole("block_count")?.unwrap_or(0);
+    if arch.starts_with("gemma") && arch != "gemma" {
+        // The 27B models scale by the width per head, all others by the head size; the files do not say so.
+        let wide = (arch == "gemma2" && n_layers == 46) || (arch == "gemma3" && n_layers == 62);
+        config.insert(
+            "query_pre_attn_scalar".to_owned(),
+            json!(if wide { hidden / n_heads } else { head_dim }),
+        );
+        config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
+    }
+    if arch == "gemma" {
+        config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
+    }
+    if let Some(window) = whole("attention.sliding_window")?
+        && matches!(arch, "gemma2" | "gemma3" | "phi3" | "mistral")
+        && window > 0
+    {
+        config.insert("sliding_window".to_owned(), json!(window));
+    }
+    if let Some(theta) = number("rope.freq_base_swa") {
+        config.insert("rope_local_base_freq".to_owned(), json!(theta));
+    }
+    if let Some(scaling) = scaling(gguf, arch)? {
+        config.insert("rope_scaling".to_owned(), scaling);
+    }
+    Ok(config)
+}
+
+fn scaling(gguf: &dyn GgufView, arch: &str) -> Result<Option<Value>, FamilyError> {
+    let number = |key: &str| gguf.number(&format!("{arch}.rope.scaling.{key}"));
+    let original = number("original_context_length").or(gguf.number(&format!("{arch}.context_length")));
+    if let Some(divisors) = gguf.f32_values("rope_freqs.weight") {
+        return Ok(Some(json!({ "rope_type": "divisors", "divisors": divisors })));
+    }
+    let tables = ("rope_factors_short.weight", "rope_factors_long.weight");
+    if let (Some(short), Some(long)) = (gguf.f32_values(tables.0), gguf.f32_values(tables.1)) {
+        return Ok(Some(json!({
+            "rope_type": "longrope", "short_factor": short, "long_factor": long,
+            "original_max_position_embeddings": original, "attention_factor": number("attn_factor"),
+        })));
+    }
+    let kind = gguf.text(&format!("{arch}.rope.scaling.type")).unwrap_or("none");
+    let factor = number("factor").filter(|f| *f > 0.0);
+    match (kind, factor) {
+        ("linear", Some(factor)) => Ok(Some(json!({ "rope_type": "linear", "factor": factor }))),
+        ("yarn", Some(factor)) => Ok(Some(json!({
+            "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original,
+            "attention_factor": number("attn_factor").map(|a| a * (0.1 * factor.ln() + 1.0)),
+            "beta_fast": number("yarn_beta_fast"), "beta_slow": number("yarn_beta_slow"),
+        }))),
+        ("none" | "linear" | "yarn", _) => Ok(None),
+        (other, _) => Err(FamilyError::Config {
+            field: format!("{}: {arch}.rope.scaling.type", gguf.file()),
+            reason: format!("`{other}` is not supported (none, linear, yarn, longrope)"),
+        }),
+    }
+}
+
+/// What was done to a tensor's values when the file was written, and is undone when it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transform {
+    /// Nothing.
+    None,
+    /// Gains stored with one added (Gemma).
+    MinusOne,
+    /// Rows of each head reordered so that rotated pairs lie side by side (Llama's q and k).
+    UnpermuteRows {
+        /// Heads that the rows belong to.
+        n_heads: usize,
+    },
+}
+
+const LAYER_NAMES: &[(&str, &str)] = &[
+    ("input_layernorm", "attn_norm"),
+    ("self_attn.q_proj", "attn_q"),
+    ("self_attn.k_proj", "attn_k"),
+    ("self_attn.v_proj", "attn_v"),
+    ("self_attn.qkv_proj", "attn_qkv"),
+    ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_norm", "attn_q_norm"),
+    ("self_attn.k_norm", "attn_k_norm"),
+    ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"),
+    ("mlp.gate_proj", "ffn_gate"),
+    ("mlp.up_proj", "ffn_up"),
+    ("mlp.gate_up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"),
+];
+
+/// The GGUF tensor behind a Hugging Face weight name, and what to undo.
+pub fn tensor_name(spec: &DecoderSpec, arch: &str, hf: &str) -> Option<(String, Transform)> {
+    let gemma = arch.starts_with("gemma");
+    let norm = if gemma { Transform::MinusOne } else { Transform::None };
+    match hf {
+        "model.embed_tokens.weight" => return Some(("token_embd.weight".to_owned(), Transform::None)),
+        "model.norm.weight" => return Some(("output_norm.weight".to_owned(), norm)),
+        "lm_head.weight" => return Some(("output.weight".to_owned(), Transform::None)),
+        _ => {}
+    }
+    let (index, rest) = hf.strip_prefix("model.layers.")?.split_once('.')?;
+    let (part, suffix) = rest.rsplit_once('.')?;
+    let sandwich = spec.residual == ResidualShape::Sandwich;
+    let short = match part {
+        "post_attention_layernorm" if sandwich => "post_attention_norm",
+        "post_attention_layernorm" => "ffn_norm",
+        _ => LAYER_NAMES.iter().find(|(name, _)| *name == part)?.1,
+    };
+    let transform = match part {
+        "self_attn.q_proj" if matches!(arch, "llama" | "mistral") => Transform::UnpermuteRows { n_heads: spec.n_heads },
+        "self_attn.k_proj" if matches!(arch, "llama" | "mistral") => Transform::UnpermuteRows {
+            n_heads: spec.n_kv_heads,
+        },
+        _ if part.ends_with("norm") => norm,
+        _ => Transform::None,
+    };
+    Some((format!("blk.{index}.{short}.{suffix}"), transform))
+}
