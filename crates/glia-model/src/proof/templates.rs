@@ -1,0 +1,1 @@
+//! Rendered chat templates against those of the reference.
