@@ -3,7 +3,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod exec;
 pub mod graph;
+pub mod plan;
 pub mod pass;
 
+pub use exec::{
+    ExecConfig, ExecError, ExecStats, GraphExecutor, NonFinite, Outputs, Passes, RunOptions, Session, WantedRows,
+    WeightError, WeightSource,
+};
 pub use graph::{Graph, GraphBuilder, GraphError, Node, NodeId, Output, Value, ValueSource, Vid};
+pub use plan::{MemoryPlan, Plan, PlanError, PlanLimits};

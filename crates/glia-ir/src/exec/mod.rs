@@ -1,0 +1,162 @@
+//! The executor: prepares a graph once on a list of backends and runs it many times, with sessions that hold one
+//! sequence each. A step is all or nothing. Knows no file format and no device.
+
+mod config;
+mod error;
+mod inputs;
+mod outputs;
+mod pool;
+mod prepare;
+mod schedule;
+mod session;
+mod stats;
+mod step;
+mod weights;
+
+pub use config::{ExecConfig, NonFinite, Passes, RunOptions, WantedRows};
+pub use error::ExecError;
+pub use outputs::Outputs;
+pub use session::Session;
+pub use stats::ExecStats;
+pub use weights::{WeightError, WeightSource};
+
+use std::sync::Arc;
+
+use glia_core::{Backend, Tensor};
+
+use crate::graph::Graph;
+use crate::plan::Plan;
+use prepare::Shared;
+
+/// Runs a prepared graph.
+///
+/// What is prepared is immutable and shared by all sessions; the executor's own `run` and `reset` act on a session
+/// that it brings along, so that simple use stays simple.
+///
+/// Inputs go by name; `pos`, `positions` and `wanted_rows` are injected. Outputs come back by name, on the host.
+pub struct GraphExecutor {
+    shared: Arc<Shared>,
+    session: Session,
+}
+
+impl GraphExecutor {
+    /// Verifies, optimises and plans the graph, checks and packs the weights, and compiles. `backends` are asked in
+    /// order; `weights` is let go at the end.
+    ///
+    /// # Errors
+    /// Everything that can be wrong with the graph, a weight, a backend's support or the memory limits, naming the
+    /// node or weight.
+    pub fn prepare(
+        graph: Graph,
+        weights: impl WeightSource,
+        backends: Vec<Arc<dyn Backend>>,
+        config: ExecConfig,
+    ) -> Result<GraphExecutor, ExecError> {
+        let shared = Arc::new(Shared::new(graph, &weights, backends, config)?);
+        let session = Session::open(shared.clone())?;
+        Ok(GraphExecutor { shared, session })
+    }
+
+    /// Runs the tokens given through the default session. See [`Session::run`].
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run(&mut self, inputs: &[(&str, Tensor)]) -> Result<Outputs, ExecError> {
+        self.session.run(inputs)
+    }
+
+    /// As [`GraphExecutor::run`], with options.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_with(&mut self, inputs: &[(&str, Tensor)], options: &RunOptions) -> Result<Outputs, ExecError> {
+        self.session.run_with(inputs, options)
+    }
+
+    /// Begins a new conversation in the default session.
+    pub fn reset(&mut self) {
+        self.session.reset();
+    }
+
+    /// The default session.
+    pub fn default_session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Where the time of the default session's last run went.
+    pub fn stats(&self) -> &ExecStats {
+        self.session.stats()
+    }
+
+    /// A new, empty sequence.
+    ///
+    /// # Errors
+    /// When a program cannot hold another one.
+    pub fn session(&self) -> Result<Session, ExecError> {
+        Session::open(self.shared.clone())
+    }
+
+    /// Runs several sequences in one forward, all rows wanted. All of them advance, or none.
+    ///
+    /// # Errors
+    /// As [`Session::run`], and [`ExecError::ForeignSession`].
+    pub fn run_batch(&self, batch: &mut [(&mut Session, &[(&str, Tensor)])]) -> Result<Vec<Outputs>, ExecError> {
+        self.run_batch_with(batch, &RunOptions::default())
+    }
+
+    /// As [`GraphExecutor::run_batch`]; the options hold for each sequence.
+    ///
+    /// # Errors
+    /// As [`GraphExecutor::run_batch`].
+    pub fn run_batch_with(
+        &self,
+        batch: &mut [(&mut Session, &[(&str, Tensor)])],
+        options: &RunOptions,
+    ) -> Result<Vec<Outputs>, ExecError> {
+        let foreign = batch.iter().position(|(s, _)| !s.belongs_to(&self.shared));
+        if let Some(index) = foreign {
+            return Err(ExecError::ForeignSession { index });
+        }
+        session::run_all(&self.shared, batch, options)
+    }
+
+    /// The plan; prints as text.
+    pub fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ExecConfig {
+        &self.shared.config
+    }
+
+    /// The graph that runs, after the passes.
+    pub fn graph(&self) -> &Graph {
+        &self.shared.plan.graph
+    }
+
+    /// For each region of the plan, how its program runs.
+    pub fn describe(&self) -> Vec<String> {
+        self.shared.programs.iter().map(|p| p.describe()).collect()
+    }
+
+    /// Bytes that programs hold for weights outside a memory map.
+    pub fn weight_bytes(&self) -> usize {
+        self.shared
+            .programs
+            .iter()
+            .map(|p| p.weight_bytes())
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Bytes of KV state of all sessions.
+    pub fn state_bytes(&self) -> usize {
+        self.shared.pool.lock().state_bytes()
+    }
+}
+
+impl std::fmt::Debug for GraphExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "GraphExecutor({})", self.graph().name)
+    }
+}

@@ -1,0 +1,217 @@
+//! Sessions: handles of one sequence each. A run is checked as a whole first, then goes step by step; if one fails,
+//! every sequence is brought back to where it was.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use glia_core::{SeqId, Tensor};
+
+use super::inputs::{self, Given};
+use super::outputs::{join_rows, pick_rows};
+use super::prepare::Shared;
+use super::schedule::{self, Piece};
+use super::step::StepRun;
+use super::{ExecError, ExecStats, Outputs, RunOptions, WantedRows};
+use crate::plan::by_rows;
+
+/// One sequence: its position and its share of the programs' states. Dropping it frees them.
+pub struct Session {
+    shared: Arc<Shared>,
+    seq: SeqId,
+    pos: usize,
+    stats: ExecStats,
+}
+
+impl Session {
+    pub(super) fn open(shared: Arc<Shared>) -> Result<Session, ExecError> {
+        let seq = shared.pool.next_id();
+        shared.pool.lock().create(seq)?;
+        Ok(Session {
+            shared,
+            seq,
+            pos: 0,
+            stats: ExecStats::default(),
+        })
+    }
+
+    pub(super) fn belongs_to(&self, shared: &Arc<Shared>) -> bool {
+        Arc::ptr_eq(&self.shared, shared)
+    }
+
+    /// Tokens so far: position of the next one.
+    pub fn pos(&self) -> usize {
+        self.pos
+    }
+
+    /// Where the time of the last run went.
+    pub fn stats(&self) -> &ExecStats {
+        &self.stats
+    }
+
+    /// Runs the tokens given behind those so far and returns every declared output. More rows than a step takes are
+    /// split, where the graph is proved causal.
+    ///
+    /// # Errors
+    /// [`ExecError`]; the session is then as before, and the call can be repeated.
+    pub fn run(&mut self, inputs: &[(&str, Tensor)]) -> Result<Outputs, ExecError> {
+        self.run_with(inputs, &RunOptions::default())
+    }
+
+    /// As [`Session::run`], with options.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run_with(&mut self, inputs: &[(&str, Tensor)], options: &RunOptions) -> Result<Outputs, ExecError> {
+        let shared = self.shared.clone();
+        let mut outputs = run_all(&shared, &mut [(self, inputs)], options)?;
+        Ok(outputs.swap_remove(0))
+    }
+
+    /// Forgets all but the first `n` tokens. Returns the position reached, at most `n`: states that rewind to
+    /// checkpoints only may reach less, and the tokens from there on are to be fed again.
+    pub fn truncate(&mut self, n: usize) -> usize {
+        if n < self.pos {
+            self.pos = self.shared.pool.lock().truncate(self.seq, n);
+        }
+        self.pos
+    }
+
+    /// A session with the same past, shared rather than copied.
+    ///
+    /// # Errors
+    /// When a program cannot hold another sequence.
+    pub fn fork(&self) -> Result<Session, ExecError> {
+        let seq = self.shared.pool.next_id();
+        let pos = self.shared.pool.lock().fork(self.seq, seq, self.pos)?;
+        Ok(Session {
+            shared: self.shared.clone(),
+            seq,
+            pos,
+            stats: ExecStats::default(),
+        })
+    }
+
+    /// Begins a new conversation.
+    pub fn reset(&mut self) {
+        self.truncate(0);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.pool.release(self.seq);
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({}, {} tokens)", self.seq.0, self.pos)
+    }
+}
+
+/// One sequence's part of a run: what goes in, and what has come out so far.
+pub(super) struct Run {
+    pub seq: SeqId,
+    pub past: usize,
+    pub given: Given,
+    pub wanted: Vec<usize>,
+    /// For each declared output, its pieces.
+    pub outputs: Vec<Vec<Tensor>>,
+}
+
+/// Runs several sequences, all or nothing.
+pub(super) fn run_all(
+    shared: &Arc<Shared>,
+    batch: &mut [(&mut Session, &[(&str, Tensor)])],
+    options: &RunOptions,
+) -> Result<Vec<Outputs>, ExecError> {
+    let started = shared.config.profile.then(Instant::now);
+    let mut runs = Vec::with_capacity(batch.len());
+    for (session, given) in batch.iter() {
+        runs.push(check(shared, session, given, options)?);
+    }
+    let n_tokens: Vec<usize> = runs.iter().map(|r| r.given.n_tokens).collect();
+    let steps = schedule::steps(&shared.plan, &n_tokens)?;
+
+    let mut stats = ExecStats::default();
+    let mut states = shared.pool.lock();
+    states.begin(runs.iter().map(|r| (r.seq, r.past)));
+    for pieces in &steps {
+        let mut step = StepRun::new(shared, &runs, pieces, options);
+        let outputs = step.run(&mut states, &mut stats).inspect_err(|_| states.restore())?;
+        if shared.counts_tokens {
+            states.programs.iter_mut().for_each(|p| p.commit());
+        } else {
+            states.programs.iter_mut().for_each(|p| p.rollback());
+        }
+        for (piece, outputs) in pieces.iter().zip(outputs) {
+            for (all, tensor) in runs[piece.run].outputs.iter_mut().zip(outputs) {
+                all.push(tensor);
+            }
+        }
+    }
+    let results = runs
+        .iter_mut()
+        .map(|run| collect(shared, run, options))
+        .collect::<Result<Vec<_>, _>>();
+    let results = results.inspect_err(|_| states.restore())?;
+    states.finish();
+    drop(states);
+
+    if let Some(started) = started {
+        stats.total_ms = started.elapsed().as_secs_f64() * 1e3;
+        stats.n_steps = steps.len();
+        stats.n_tokens = n_tokens.iter().sum();
+        stats.per_node_ms.retain(|(name, _)| !name.is_empty());
+    }
+    for ((session, _), n) in batch.iter_mut().zip(n_tokens) {
+        if shared.counts_tokens {
+            session.pos += n;
+        }
+        session.stats = stats.clone();
+    }
+    Ok(results)
+}
+
+/// Checks one sequence's inputs and limits, before any work.
+fn check(shared: &Shared, session: &Session, given: &[(&str, Tensor)], options: &RunOptions) -> Result<Run, ExecError> {
+    let given = inputs::check(&shared.plan.graph, &shared.ids, given, session.pos)?;
+    let max = shared.config.max_context;
+    let needed = session.pos.saturating_add(given.n_tokens);
+    if needed > max {
+        return Err(ExecError::ContextOverflow { needed, max });
+    }
+    Ok(Run {
+        seq: session.seq,
+        past: session.pos,
+        wanted: schedule::wanted(&options.wanted_rows, given.n_tokens)?,
+        given,
+        outputs: vec![Vec::new(); shared.plan.outputs.len()],
+    })
+}
+
+/// Joins the pieces of each output. Outputs with a row per token, which the graph did not cut to the wanted rows
+/// itself, are cut here.
+fn collect(shared: &Shared, run: &mut Run, options: &RunOptions) -> Result<Outputs, ExecError> {
+    let graph = &shared.plan.graph;
+    let mut outputs = Outputs::default();
+    for (output, pieces) in graph.outputs.iter().zip(std::mem::take(&mut run.outputs)) {
+        let ty = &graph.value(output.value).ty;
+        let mut tensor = join_rows(pieces)?;
+        let per_token = by_rows(ty) && ty.dims.first() == Some(&glia_core::Dim::T);
+        if per_token && options.wanted_rows != WantedRows::All {
+            tensor = pick_rows(&tensor, &run.wanted)?;
+        }
+        outputs.named.push((output.name.clone(), tensor));
+    }
+    Ok(outputs)
+}
+
+impl Piece {
+    /// The wanted rows of a run that lie in this piece, counted from the piece's first row.
+    pub(super) fn wanted<'a>(&self, run: &'a Run) -> impl Iterator<Item = usize> + 'a {
+        let (start, end) = (self.start, self.start + self.n_rows);
+        let range = run.wanted.partition_point(|&w| w < start)..run.wanted.partition_point(|&w| w < end);
+        run.wanted[range].iter().map(move |&w| w - start)
+    }
+}

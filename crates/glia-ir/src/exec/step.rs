@@ -1,0 +1,270 @@
+//! One step: the regions of the plan in order, tensors carried over their borders, outputs brought to the host and
+//! checked. Commits nothing.
+
+use glia_core::{Dim, MemorySpace, ProfileSink, SeqRows, Sizes, Step, Tensor, ValueType};
+
+use super::outputs::{cut_rows, first_non_finite, join_rows};
+use super::pool::States;
+use super::prepare::Shared;
+use super::schedule::Piece;
+use super::session::Run;
+use super::{ExecError, ExecStats, NonFinite, RunOptions};
+use crate::graph::ValueSource;
+use crate::plan::{Region, by_rows};
+
+/// A value on a wire, and which backend made it.
+#[derive(Clone)]
+struct Carried {
+    tensor: Tensor,
+    space: MemorySpace,
+    backend: Option<usize>,
+}
+
+pub(super) struct StepRun<'a> {
+    shared: &'a Shared,
+    runs: &'a [Run],
+    pieces: &'a [Piece],
+    options: &'a RunOptions,
+    rows: Vec<SeqRows>,
+    wanted: Vec<u32>,
+    sizes: Sizes,
+    wires: Vec<Option<Carried>>,
+    n_copies: usize,
+}
+
+impl<'a> StepRun<'a> {
+    pub fn new(shared: &'a Shared, runs: &'a [Run], pieces: &'a [Piece], options: &'a RunOptions) -> StepRun<'a> {
+        let (mut rows, mut wanted) = (Vec::with_capacity(pieces.len()), Vec::new());
+        let mut first_row = 0;
+        for piece in pieces {
+            let run = &runs[piece.run];
+            rows.push(SeqRows {
+                seq: run.seq,
+                first_row,
+                n_rows: piece.n_rows,
+                pos: run.past + piece.start,
+            });
+            wanted.extend(piece.wanted(run).map(|w| (first_row + w) as u32));
+            first_row += piece.n_rows;
+        }
+        let sizes = Sizes {
+            t: first_row,
+            p: rows.iter().map(|r| r.pos).max().unwrap_or(0),
+            r: wanted.len(),
+            n: rows.len(),
+            s: pieces.first().map_or(0, |p| runs[p.run].given.n_encoder_rows),
+        };
+        StepRun {
+            shared,
+            runs,
+            pieces,
+            options,
+            rows,
+            wanted,
+            sizes,
+            wires: vec![None; shared.plan.wires.len()],
+            n_copies: 0,
+        }
+    }
+
+    /// For each piece, its declared outputs.
+    pub fn run(&mut self, states: &mut States, stats: &mut ExecStats) -> Result<Vec<Vec<Tensor>>, ExecError> {
+        if self.options.cancel.as_ref().is_some_and(|c| c.is_cancelled()) {
+            return Err(ExecError::Cancelled);
+        }
+        self.check_memory()?;
+        for (wire, tensor) in &self.shared.returned_weights {
+            self.wires[*wire] = Some(Carried::on_host(tensor.clone()));
+        }
+        let mut first_node = 0;
+        for (i, region) in self.shared.plan.regions.iter().enumerate() {
+            let inputs = region
+                .imports
+                .iter()
+                .map(|&wire| self.fetch(wire, region))
+                .collect::<Result<Vec<_>, _>>()?;
+            let mut step = Step::new(&self.rows, &inputs, &self.wanted);
+            step.cancel = self.options.cancel.as_ref();
+            let sink = self.shared.config.profile.then(ProfileSink::default);
+            step.profile = sink.as_ref();
+            let outputs = states.programs[i].run(&step)?;
+            if let Some(sink) = sink {
+                stats.add(&region.segment, first_node, &sink.take());
+            }
+            first_node += region.segment.instrs.len();
+            self.put(region, outputs)?;
+        }
+        let outputs = self.host_outputs()?;
+        stats.n_copies += self.n_copies;
+        Ok(outputs)
+    }
+
+    fn check_memory(&self) -> Result<(), ExecError> {
+        let limit_bytes = self.shared.config.max_intermediate_bytes;
+        if limit_bytes == 0 {
+            return Ok(());
+        }
+        let needed_bytes = self.shared.plan.intermediate_bytes(&self.sizes).unwrap_or(usize::MAX);
+        if needed_bytes > limit_bytes {
+            return Err(ExecError::IntermediateMemory {
+                needed_bytes,
+                limit_bytes,
+                lower: "the size of the inputs",
+            });
+        }
+        Ok(())
+    }
+
+    /// The value on a wire, in the memory of the region's backend.
+    fn fetch(&mut self, wire: usize, region: &Region) -> Result<Tensor, ExecError> {
+        let carried = match &self.wires[wire] {
+            Some(carried) => carried.clone(),
+            None => Carried::on_host(self.given(wire)?),
+        };
+        let tensor = if carried.space == region.space {
+            carried.tensor.clone()
+        } else {
+            self.n_copies += 1;
+            let host = self.to_host(&carried)?;
+            self.shared.backends[region.backend].upload(&host)?
+        };
+        self.wires[wire].get_or_insert(carried);
+        Ok(tensor)
+    }
+
+    fn to_host(&self, carried: &Carried) -> Result<Tensor, ExecError> {
+        match carried.backend {
+            Some(backend) if carried.space != MemorySpace::HOST => {
+                Ok(self.shared.backends[backend].download(&carried.tensor)?)
+            }
+            _ => Ok(carried.tensor.clone()),
+        }
+    }
+
+    /// An input of the caller's, or an injected one, for the rows of this step.
+    fn given(&self, wire: usize) -> Result<Tensor, ExecError> {
+        let graph = &self.shared.plan.graph;
+        let id = self.shared.plan.wires[wire];
+        let ints = |values: Vec<i32>| Ok(Tensor::from_i32([values.len()], &values)?);
+        match graph.value(id).source {
+            // Positions fit: `max_context` does.
+            ValueSource::Pos => ints(vec![self.rows.first().map_or(0, |r| r.pos as i32)]),
+            ValueSource::Positions => {
+                let of = |r: &SeqRows| r.pos as i32..(r.pos + r.n_rows) as i32;
+                ints(self.rows.iter().flat_map(of).collect())
+            }
+            ValueSource::WantedRows => ints(self.wanted.iter().map(|&w| w as i32).collect()),
+            _ => {
+                let at = graph
+                    .inputs()
+                    .position(|(input, _)| input == id)
+                    .ok_or(ExecError::NoTokens)?;
+                let has_rows = graph.value(id).ty.dims.first() == Some(&Dim::T);
+                let mut pieces = Vec::with_capacity(self.pieces.len());
+                for piece in self.pieces {
+                    let tensor = &self.runs[piece.run].given.tensors[at];
+                    pieces.push(if has_rows {
+                        cut_rows(tensor, piece.start, piece.n_rows)?
+                    } else {
+                        tensor.clone()
+                    });
+                }
+                join_rows(pieces)
+            }
+        }
+    }
+
+    /// Takes a region's outputs, once they are what was planned.
+    fn put(&mut self, region: &Region, outputs: Vec<Tensor>) -> Result<(), ExecError> {
+        let graph = &self.shared.plan.graph;
+        if outputs.len() != region.exports.len() {
+            let (first, last) = (region.nodes.0, region.nodes.1.saturating_sub(1));
+            return Err(ExecError::WrongOutputs {
+                backend: region.backend_name.clone(),
+                nodes: [first, last]
+                    .iter()
+                    .map(|&i| format!("`{}`", graph.nodes[i].name))
+                    .collect(),
+                expected: region.exports.len(),
+                got: outputs.len(),
+            });
+        }
+        for (&wire, tensor) in region.exports.iter().zip(outputs) {
+            let value = graph.value(self.shared.plan.wires[wire]);
+            let planned = value.ty.shape(&self.sizes);
+            if tensor.dtype() != value.ty.dtype || planned.as_ref() != Some(tensor.shape()) {
+                return Err(ExecError::WrongOutput {
+                    backend: region.backend_name.clone(),
+                    value: value.name.clone(),
+                    expected: expected(&value.ty, &self.sizes),
+                    dtype: tensor.dtype(),
+                    shape: *tensor.shape(),
+                });
+            }
+            self.wires[wire] = Some(Carried {
+                tensor,
+                space: region.space,
+                backend: Some(region.backend),
+            });
+        }
+        Ok(())
+    }
+
+    /// The declared outputs on the host, cut into those of the pieces.
+    fn host_outputs(&mut self) -> Result<Vec<Vec<Tensor>>, ExecError> {
+        let graph = &self.shared.plan.graph;
+        let mut of_pieces = vec![Vec::with_capacity(graph.outputs.len()); self.pieces.len()];
+        for (output, &wire) in graph.outputs.iter().zip(&self.shared.plan.outputs) {
+            let tensor = match &self.wires[wire] {
+                Some(carried) => self.to_host(carried)?,
+                None => self.given(wire)?,
+            };
+            if self.shared.config.non_finite == NonFinite::Refuse
+                && let Some(index) = first_non_finite(&tensor)?
+            {
+                return Err(ExecError::NonFinite {
+                    output: output.name.clone(),
+                    index,
+                });
+            }
+            let ty = &graph.value(output.value).ty;
+            if self.pieces.len() == 1 || !by_rows(ty) {
+                of_pieces.iter_mut().for_each(|p| p.push(tensor.clone()));
+                continue;
+            }
+            let wanted_only = ty.dims.first() == Some(&Dim::R);
+            let mut start = 0;
+            for (i, piece) in self.pieces.iter().enumerate() {
+                let n = if wanted_only {
+                    piece.wanted(&self.runs[piece.run]).count()
+                } else {
+                    piece.n_rows
+                };
+                of_pieces[i].push(if n == 0 {
+                    Tensor::zeros(tensor.dtype(), tensor.shape().with_dim(0, 0))?
+                } else {
+                    cut_rows(&tensor, start, n)?
+                });
+                start += n;
+            }
+        }
+        Ok(of_pieces)
+    }
+}
+
+fn expected(ty: &ValueType, sizes: &Sizes) -> String {
+    match ty.shape(sizes) {
+        Some(shape) => format!("{} {shape}", ty.dtype),
+        None => ty.to_string(),
+    }
+}
+
+impl Carried {
+    fn on_host(tensor: Tensor) -> Carried {
+        Carried {
+            tensor,
+            space: MemorySpace::HOST,
+            backend: None,
+        }
+    }
+}

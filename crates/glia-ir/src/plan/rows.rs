@@ -1,0 +1,183 @@
+//! How rows (tokens) flow through a graph: whether a long run may be split into chunks, and whether rows of several
+//! sequences may share a step. Conservative: what is not proved is not done.
+
+use glia_core::{Dim, Op, Symbol, ValueType};
+
+use crate::graph::{Graph, Node, ValueSource, Vid};
+
+/// What was proved of a graph's rows; each refusal says why.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowFlow {
+    split: Option<String>,
+    batch: Option<String>,
+}
+
+/// How the rows of the step lie in a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// Knows nothing of the step: weights and what is made of them.
+    Free,
+    /// Row `i` of the first dimension depends on row `i` of the step and the rows before it only.
+    Rows,
+    /// All rows of the sequence so far, first dimension: the output of a cache.
+    Past,
+    /// Anything else.
+    Mixed,
+}
+
+impl RowFlow {
+    /// Looks through a verified graph.
+    pub(super) fn of(graph: &Graph) -> RowFlow {
+        let mut rows = RowFlow::default();
+        let mut flows = Vec::with_capacity(graph.values.len());
+        for value in &graph.values {
+            flows.push(match value.source {
+                ValueSource::Weight => Flow::Free,
+                ValueSource::Positions => Flow::Rows,
+                ValueSource::Input if by_rows(&value.ty) => Flow::Rows,
+                ValueSource::Input => {
+                    rows.refuse(&format!("input `{}` {} has no row per token", value.name, value.ty));
+                    Flow::Mixed
+                }
+                _ => Flow::Mixed,
+            });
+        }
+        for node in &graph.nodes {
+            let flow = flow(graph, node, &flows);
+            for &id in &node.outputs {
+                flows[id.index()] = flow;
+            }
+            if flow == Flow::Mixed {
+                rows.refuse(&format!("node `{}` ({}) mixes rows", node.name, node.op.kind()));
+            }
+            if let Op::Sdpa(sdpa) = &node.op {
+                let past = |i: usize| flows[node.inputs[i].index()] == Flow::Past;
+                if !(past(1) && past(2)) {
+                    rows.refuse(&format!("attention `{}` does not read a cache", node.name));
+                } else if !sdpa.causal {
+                    rows.no_split(format!("attention `{}` is not causal", node.name));
+                }
+            } else if node.inputs.iter().any(|id| flows[id.index()] == Flow::Past) {
+                let why = format!("node `{}` ({}) reads the past row by row", node.name, node.op.kind());
+                rows.batch.get_or_insert(why);
+            }
+        }
+        rows
+    }
+
+    /// Why a run must not be split into chunks; `None` when it may.
+    pub fn why_not_split(&self) -> Option<&str> {
+        self.split.as_deref()
+    }
+
+    /// Why sequences must run one at a time; `None` when they may share a step.
+    pub fn why_not_batch(&self) -> Option<&str> {
+        self.batch.as_deref()
+    }
+
+    /// A border or output without a row per token carries one sequence only, and its chunks do not join.
+    pub(super) fn note_border(&mut self, name: &str, ty: &ValueType) {
+        if !by_rows(ty) {
+            self.refuse(&format!("`{name}` {ty} has no row per token"));
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.no_split(why.to_owned());
+        self.batch.get_or_insert_with(|| why.to_owned());
+    }
+
+    fn no_split(&mut self, why: String) {
+        self.split.get_or_insert(why);
+    }
+}
+
+/// A row per token, or per wanted row, of a fixed size.
+pub(crate) fn by_rows(ty: &ValueType) -> bool {
+    ty.dims.split_first().is_some_and(|(first, rest)| {
+        (*first == Dim::T || *first == Dim::R) && rest.iter().all(|d| d.as_fixed().is_some())
+    })
+}
+
+fn flow(graph: &Graph, node: &Node, flows: &[Flow]) -> Flow {
+    let of = |i: usize| node.inputs.get(i).map_or(Flow::Free, |id: &Vid| flows[id.index()]);
+    let ty = |i: usize| &graph.value(node.inputs[i]).ty;
+    let all_free = (0..node.inputs.len()).all(|i| of(i) == Flow::Free);
+    if all_free {
+        return Flow::Free;
+    }
+    // Picking wanted rows keeps them in order; any other index could mix them.
+    if let Op::Gather { axis: 0 } = node.op
+        && of(0) == Flow::Rows
+        && graph.value(node.inputs[1]).source == ValueSource::WantedRows
+    {
+        return Flow::Rows;
+    }
+    if (0..node.inputs.len()).any(|i| of(i) == Flow::Mixed) {
+        return Flow::Mixed;
+    }
+    let rest_free = (1..node.inputs.len()).all(|i| of(i) == Flow::Free);
+    // Along any axis but the first, every row is worked on alone.
+    let beside_rows = |axis: usize| axis > 0 && of(0) == Flow::Rows && rest_free;
+    let ok = match &node.op {
+        Op::Unary(_) | Op::Scale { .. } | Op::Clamp { .. } | Op::Cast { .. } => of(0) == Flow::Rows,
+        Op::Binary(_) | Op::Gated(_) => {
+            // Operands with rows must have as many and be aligned at the first dimension of the result.
+            let rank = graph.value(node.outputs[0]).ty.rank();
+            (0..2).all(|i| match of(i) {
+                Flow::Rows => ty(i).rank() == rank && by_rows(ty(i)) && ty(i).dims[0] == ty_first(graph, node),
+                _ => of(i) == Flow::Free,
+            })
+        }
+        Op::MatMul => of(0) == Flow::Rows && rest_free && ty(0).rank() >= 2 && ty(1).rank() == 2,
+        Op::RmsNorm { .. } | Op::LayerNorm { .. } | Op::TopK { .. } => {
+            of(0) == Flow::Rows && rest_free && ty(0).rank() >= 2
+        }
+        Op::TokenEmbed => of(0) == Flow::Rows && rest_free,
+        Op::Rope(_) => of(0) == Flow::Rows && of(1) == Flow::Rows,
+        Op::Sdpa(sdpa) => of(0) == Flow::Rows && !sdpa.mask,
+        Op::KvCache => {
+            if of(0) == Flow::Rows && of(1) == Flow::Rows {
+                return Flow::Past;
+            }
+            false
+        }
+        Op::Softmax { axis }
+        | Op::Slice { axis, .. }
+        | Op::Split { axis, .. }
+        | Op::Repeat { axis, .. }
+        | Op::Argmax { axis }
+        | Op::Sum { axis, .. }
+        | Op::Mean { axis, .. } => beside_rows(*axis),
+        Op::Concat { axis } => *axis > 0 && (0..node.inputs.len()).all(|i| of(i) == Flow::Rows),
+        Op::Gather { axis: 0 } => of(0) == Flow::Free && of(1) == Flow::Rows,
+        Op::Gather { axis } => beside_rows(*axis),
+        Op::Transpose { a, b } => of(0) == Flow::Rows && *a > 0 && *b > 0,
+        Op::Permute { perm } => of(0) == Flow::Rows && perm.first() == Some(&0),
+        Op::Reshape { .. } => {
+            let out = &graph.value(node.outputs[0]).ty;
+            let keeps = out.dims.first() == ty(0).dims.first();
+            let past = of(0) == Flow::Past && keeps && !out.dims[1..].iter().any(|d| d.depends_on(Symbol::P));
+            if past {
+                return Flow::Past;
+            }
+            of(0) == Flow::Rows && keeps
+        }
+        _ => false,
+    };
+    if ok && node.outputs.iter().all(|&id| by_rows(&graph.value(id).ty)) {
+        Flow::Rows
+    } else {
+        Flow::Mixed
+    }
+}
+
+fn ty_first(graph: &Graph, node: &Node) -> Dim {
+    graph
+        .value(node.outputs[0])
+        .ty
+        .dims
+        .first()
+        .copied()
+        .unwrap_or(Dim::fixed(1))
+}
