@@ -11,8 +11,17 @@ use crate::graph::{Graph, GraphError, Node, NodeId, Vid};
 /// # Errors
 /// [`GraphError`] for a graph that is not verified.
 pub fn fuse_gated(graph: &Graph) -> Result<Graph, GraphError> {
-    // The SiLU found in the first sweep is an activation in the second.
-    sweep(&sweep(graph, silu)?, gated)
+    // Readers that nothing needs must not count.
+    let mut graph = super::dead_code(graph)?;
+    loop {
+        // The SiLU found in the first sweep is an activation in the second. A fusion drops a node and may leave
+        // another value with a single reader, so this ends once there is none.
+        let fused = sweep(&sweep(&graph, silu)?, gated)?;
+        if fused.nodes.len() == graph.nodes.len() {
+            return Ok(fused);
+        }
+        graph = fused;
+    }
 }
 
 type Rule = fn(&Uses<'_>, &Node) -> Option<(Op, Vec<Vid>)>;

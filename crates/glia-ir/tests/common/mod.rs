@@ -1,5 +1,9 @@
 //! Random small graphs for property tests, and the sizes that they are run at.
 
+#![allow(dead_code)] // Each test program uses a part.
+
+pub mod eval;
+
 use glia_core::{Binary, DType, Dim, Gate, Op, Rope, RopePairing, Sdpa, Unary, ValueType};
 use glia_ir::{Graph, GraphBuilder, Vid};
 use proptest::prelude::*;
@@ -33,10 +37,12 @@ pub fn build(recipe: &[Pick]) -> Graph {
     let ids = b.input("ids", ValueType::new(DType::I32, [Dim::T])).unwrap();
     let positions = b.positions();
     let freqs = b.weight("freqs", fixed(&[1])).unwrap();
+    // The ids fit into this table, which is no operand of others.
+    let table = b.weight("table", fixed(&[8, 4])).unwrap();
     let mut made = Vec::new();
     for (i, pick) in recipe.iter().enumerate() {
         let [a, c, d] = pick.operands.map(|k| pool[usize::from(k) % pool.len()]);
-        let (op, inputs) = choose(pick.op, [a, c, d], [ids, positions, freqs]);
+        let (op, inputs) = choose(pick.op, [a, c, d], [ids, positions, freqs, table]);
         if let Ok(outputs) = b.node(&format!("n{i}"), op, &inputs) {
             pool.extend(&outputs);
             made.extend(outputs);
@@ -50,7 +56,7 @@ pub fn build(recipe: &[Pick]) -> Graph {
     b.finish().unwrap()
 }
 
-fn choose(op: u8, [a, c, d]: [Vid; 3], [ids, positions, freqs]: [Vid; 3]) -> (Op, Vec<Vid>) {
+fn choose(op: u8, [a, c, d]: [Vid; 3], [ids, positions, freqs, table]: [Vid; 4]) -> (Op, Vec<Vid>) {
     let sdpa = |causal| {
         Op::Sdpa(Sdpa {
             scale: 0.5,
@@ -112,7 +118,7 @@ fn choose(op: u8, [a, c, d]: [Vid; 3], [ids, positions, freqs]: [Vid; 3]) -> (Op
         ),
         29 => (Op::LayerNorm { eps: 1e-5 }, vec![a, c, d]),
         30 => (Op::Gated(Gate::Silu), vec![a, c]),
-        31 => (Op::TokenEmbed, vec![ids, a]),
+        31 => (Op::TokenEmbed, vec![ids, table]),
         32 => (
             Op::Rope(Rope {
                 pairing: RopePairing::NeoX,
