@@ -74,40 +74,10 @@ pub(super) fn embed(ids: &Tensor, table: &Tensor) -> Result<Tensor, BackendError
     let rows = out.as_f32_mut()?.chunks_exact_mut(width);
     for (id, row) in ids.into_iter().zip(rows) {
         let source = &bytes[id * row_bytes..(id + 1) * row_bytes];
-        decode(table.dtype(), source, row)?;
+        crate::quant::dequantize(table.dtype(), source, row)
+            .map_err(|e| BackendError::invalid("token_embed", e.to_string()))?;
     }
     Ok(out)
-}
-
-fn decode(dtype: DType, bytes: &[u8], row: &mut [f32]) -> Result<(), BackendError> {
-    match dtype {
-        DType::F32 => bytes
-            .as_chunks()
-            .0
-            .iter()
-            .zip(row)
-            .for_each(|(b, v)| *v = f32::from_le_bytes(*b)),
-        DType::F16 => bytes
-            .as_chunks()
-            .0
-            .iter()
-            .zip(row)
-            .for_each(|(b, v)| *v = half::f16::from_le_bytes(*b).to_f32()),
-        DType::BF16 => bytes
-            .as_chunks()
-            .0
-            .iter()
-            .zip(row)
-            .for_each(|(b, v)| *v = half::bf16::from_le_bytes(*b).to_f32()),
-        _ => {
-            return Err(BackendError::UnsupportedDtype {
-                backend: "interpreter".to_owned(),
-                op: "token_embed".to_owned(),
-                dtype,
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Elements of `axis` by index. Works on bytes, so on every plain dtype, and on quantised ones along outer axes.

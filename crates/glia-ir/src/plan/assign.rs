@@ -24,19 +24,20 @@ pub(super) fn assign(graph: &Graph, backends: &[Arc<dyn Backend>]) -> Result<Vec
         let native = supporting(graph, node, backends);
         let first = native.iter().position(|&yes| yes);
         let before = assigned.last().map(|a| a.backend);
+        let of_reader = || {
+            let reader = node.outputs.iter().flat_map(|o| &readers[o.index()]).next();
+            reader.and_then(|&r| supporting(graph, graph.node(r), backends).iter().position(|&yes| yes))
+        };
         let follows = match node.op {
             Op::Reshape { .. } => before,
             // The keys and values so far should lie where attention reads them.
-            Op::KvCache => {
-                let reader = node.outputs.iter().flat_map(|o| &readers[o.index()]).next();
-                reader.and_then(|&r| supporting(graph, graph.node(r), backends).iter().position(|&yes| yes))
-            }
+            Op::KvCache => of_reader(),
             _ => None,
         };
         let universal = with_view(graph, node, interpreter_runs);
         let backend = match (follows, first) {
             (Some(backend), _) | (None, Some(backend)) => backend,
-            (None, None) if universal => before.unwrap_or(0),
+            (None, None) if universal => of_reader().or(before).unwrap_or(0),
             (None, None) => return Err(unsupported(graph, node, backends)),
         };
         let native = native[backend];

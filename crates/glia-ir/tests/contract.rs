@@ -1,0 +1,567 @@
+//! The executor's contract, point by point, also on backends that misbehave.
+
+mod toy;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use glia_core::{BackendError, Binary, CancelToken, DType, Dim, Op, Symbol, Tensor, ValueType};
+use glia_ir::{ExecConfig, ExecError, GraphBuilder, GraphExecutor, NonFinite, RunOptions, Session, WantedRows};
+use toy::{FAULTS, Fault, Toy, VOCAB, executor, floats, ids, model, prepare, weights};
+
+const PROMPT: [i32; 7] = [3, 1, 4, 1, 5, 9, 2];
+
+fn logits(session: &mut Session, tokens: &[i32]) -> Result<Vec<f32>, ExecError> {
+    let outputs = session.run(&[("input_ids", ids(tokens))])?;
+    Ok(floats(outputs.get("logits").unwrap()))
+}
+
+fn cold(tokens: &[i32]) -> Vec<f32> {
+    logits(
+        &mut executor(&Toy::new(), ExecConfig::default()).session().unwrap(),
+        tokens,
+    )
+    .unwrap()
+}
+
+#[test]
+fn chunks_and_single_tokens_give_the_bits_of_one_run() {
+    let whole = cold(&PROMPT);
+    assert_eq!(whole.len(), PROMPT.len() * VOCAB);
+    for max_step in [1, 2, 3, 7, 512] {
+        let mut ex = executor(&Toy::new(), ExecConfig::default().with_max_step_tokens(max_step));
+        let out = ex.run(&[("input_ids", ids(&PROMPT))]).unwrap();
+        assert_eq!(floats(out.get("logits").unwrap()), whole, "steps of {max_step}");
+    }
+    let mut session = executor(&Toy::new(), ExecConfig::default()).session().unwrap();
+    let mut steps = Vec::new();
+    for token in PROMPT {
+        steps.extend(logits(&mut session, &[token]).unwrap());
+    }
+    assert_eq!(steps, whole);
+    assert_eq!(session.pos(), PROMPT.len());
+}
+
+#[test]
+fn a_batch_gives_the_bits_of_runs_alone() {
+    let ex = executor(&Toy::new(), ExecConfig::default().with_max_step_tokens(5));
+    let (mut a, mut b) = (ex.session().unwrap(), ex.session().unwrap());
+    logits(&mut b, &[8, 8]).unwrap();
+    let (x, y) = ([("input_ids", ids(&PROMPT))], [("input_ids", ids(&[6, 7]))]);
+    let out = ex.run_batch(&mut [(&mut a, &x), (&mut b, &y)]).unwrap();
+    assert_eq!(floats(out[0].get("logits").unwrap()), cold(&PROMPT));
+    assert_eq!(floats(out[1].get("logits").unwrap()), cold(&[8, 8, 6, 7])[2 * VOCAB..]);
+    assert_eq!((a.pos(), b.pos()), (7, 4));
+}
+
+#[test]
+fn sessions_of_other_executors_are_refused() {
+    let (a, b) = (
+        executor(&Toy::new(), ExecConfig::default()),
+        executor(&Toy::new(), ExecConfig::default()),
+    );
+    let mut session = b.session().unwrap();
+    let x = [("input_ids", ids(&[1]))];
+    let err = a.run_batch(&mut [(&mut session, &x)]).unwrap_err();
+    assert!(matches!(err, ExecError::ForeignSession { index: 0 }));
+}
+
+#[test]
+fn positions_are_injected_and_advance_by_tokens() {
+    let mut b = GraphBuilder::new("positions");
+    let x = b.input("input_ids", ValueType::new(DType::I32, [Dim::T])).unwrap();
+    let (pos, positions) = (b.pos(), b.positions());
+    for (name, value) in [("x", x), ("at", pos), ("each", positions)] {
+        b.output(name, value).unwrap();
+    }
+    let mut ex = prepare(b.finish().unwrap(), vec![Toy::new()], ExecConfig::default());
+    for (tokens, at, each) in [(3, 0, vec![0, 1, 2]), (1, 3, vec![3]), (2, 4, vec![4, 5])] {
+        let out = ex.run(&[("input_ids", ids(&vec![0; tokens]))]).unwrap();
+        assert_eq!(out.get("at").unwrap().as_i32().unwrap(), [at]);
+        assert_eq!(out.get("each").unwrap().as_i32().unwrap(), each);
+    }
+    ex.reset();
+    let out = ex.run(&[("input_ids", ids(&[0]))]).unwrap();
+    assert_eq!(out.get("at").unwrap().as_i32().unwrap(), [0]);
+}
+
+#[test]
+fn wrong_inputs_are_named() {
+    let toy = Toy::new();
+    let mut ex = executor(&toy, ExecConfig::default());
+    let one = || ids(&[1]);
+    let matrix = Tensor::from_i32([1, 1], &[1]).unwrap();
+    let float = |v: f32| Tensor::from_f32([1], &[v]).unwrap();
+    let cases: Vec<(Vec<(&str, Tensor)>, &str)> = vec![
+        (vec![], "input `input_ids` is missing"),
+        (vec![("input_ids", one()), ("pos", one())], "input `pos` is injected"),
+        (
+            vec![("input_ids", one()), ("positions", one())],
+            "input `positions` is injected",
+        ),
+        (
+            vec![("input_ids", one()), ("wanted_rows", one())],
+            "input `wanted_rows` is injected",
+        ),
+        (
+            vec![("input_ids", one()), ("tokens", one())],
+            "`tokens` is unknown: the graph takes input_ids",
+        ),
+        (vec![("input_ids", one()), ("input_ids", one())], "given twice"),
+        (vec![("input_ids", ids(&[]))], "no tokens"),
+        (vec![("input_ids", matrix)], "shape [1, 1]"),
+        (
+            vec![("input_ids", ids(&[0, 16]))],
+            "element 1 is 16, outside 0..16 (the vocabulary size is 16)",
+        ),
+        (vec![("input_ids", ids(&[-1]))], "element 0 is -1"),
+        (vec![("input_ids", float(1.5))], "whole numbers"),
+        (vec![("input_ids", float(-1.0))], "whole numbers"),
+        (vec![("input_ids", float(f32::NAN))], "whole numbers"),
+        (
+            vec![("input_ids", Tensor::zeros(DType::F16, [1]).unwrap())],
+            "dtype f16",
+        ),
+    ];
+    for (inputs, said) in cases {
+        let err = ex.run(&inputs).unwrap_err().to_string();
+        assert!(err.contains(said), "{err} does not say {said}");
+    }
+    assert_eq!(
+        (toy.n_calls(), ex.default_session().pos()),
+        (0, 0),
+        "refused before any work"
+    );
+}
+
+#[test]
+fn ids_of_other_dtypes_give_the_same_bits() {
+    let same: Vec<Tensor> = vec![
+        Tensor::from_f32([2], &[3.0, 1.0]).unwrap(),
+        Tensor::from_bytes(DType::U8, [2], &[3, 1]).unwrap(),
+        Tensor::from_bytes(DType::I64, [2], &[3i64, 1].map(i64::to_le_bytes).concat()).unwrap(),
+    ];
+    for tensor in same {
+        let out = executor(&Toy::new(), ExecConfig::default())
+            .run(&[("input_ids", tensor)])
+            .unwrap();
+        assert_eq!(floats(out.get("logits").unwrap()), cold(&[3, 1]));
+    }
+}
+
+#[test]
+fn a_full_context_is_refused_before_any_work() {
+    let toy = Toy::new();
+    let ex = executor(&toy, ExecConfig::default().with_max_context(8));
+    let mut session = ex.session().unwrap();
+    logits(&mut session, &PROMPT).unwrap();
+    let calls = toy.n_calls();
+    let err = logits(&mut session, &[1, 2]).unwrap_err();
+    assert!(matches!(err, ExecError::ContextOverflow { needed: 9, max: 8 }), "{err}");
+    assert_eq!((toy.n_calls(), session.pos()), (calls, 7));
+    logits(&mut session, &[1]).unwrap();
+}
+
+/// Whatever goes wrong at whichever call, the session is as before and the same call can be repeated.
+#[test]
+fn a_failed_run_changes_nothing() {
+    for max_step in [2, 512] {
+        let toy = Toy::new();
+        let ex = executor(&toy, ExecConfig::default().with_max_step_tokens(max_step));
+        let mut session = ex.session().unwrap();
+        logits(&mut session, &PROMPT[..2]).unwrap();
+        let before = toy.n_calls();
+        let expected = logits(&mut session.fork().unwrap(), &PROMPT[2..]).unwrap();
+        let n_calls = toy.n_calls() - before;
+        for fault in FAULTS {
+            for n in 1..=n_calls {
+                toy.arm(n, fault);
+                let err = logits(&mut session, &PROMPT[2..]).unwrap_err();
+                assert_eq!(session.pos(), 2);
+                let said = err.to_string();
+                let named = if fault == Fault::NaN { "`logits`" } else { "node `" };
+                assert!(said.contains(named), "{fault:?}: {said}");
+            }
+        }
+        toy.disarm();
+        assert_eq!(logits(&mut session, &PROMPT[2..]).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_failed_batch_changes_no_session() {
+    let toy = Toy::new();
+    let ex = executor(&toy, ExecConfig::default().with_max_step_tokens(3));
+    let (mut a, mut b) = (ex.session().unwrap(), ex.session().unwrap());
+    let (x, y) = ([("input_ids", ids(&PROMPT))], [("input_ids", ids(&[6, 7]))]);
+    for n in 1..30 {
+        toy.arm(n, Fault::Fails);
+        ex.run_batch(&mut [(&mut a, &x), (&mut b, &y)]).unwrap_err();
+        assert_eq!((a.pos(), b.pos()), (0, 0));
+    }
+    toy.disarm();
+    let out = ex.run_batch(&mut [(&mut a, &x), (&mut b, &y)]).unwrap();
+    assert_eq!(floats(out[0].get("logits").unwrap()), cold(&PROMPT));
+    assert_eq!(floats(out[1].get("logits").unwrap()), cold(&[6, 7]));
+}
+
+#[test]
+fn faults_are_told_apart() {
+    let toy = Toy::new();
+    let mut ex = executor(&toy, ExecConfig::default());
+    let mut fail = |fault| {
+        toy.arm(1, fault);
+        ex.run(&[("input_ids", ids(&[1]))]).unwrap_err()
+    };
+    assert!(matches!(
+        fail(Fault::Fails).backend(),
+        Some(BackendError::DeviceLost { .. })
+    ));
+    let count =
+        |e: ExecError, n| matches!(e.backend(), Some(BackendError::WrongOutputs { expected: 1, got, .. }) if *got == n);
+    assert!(count(fail(Fault::NoOutput), 0));
+    assert!(count(fail(Fault::TwoOutputs), 2));
+    assert!(matches!(
+        fail(Fault::WrongShape).backend(),
+        Some(BackendError::ShapeMismatch { .. })
+    ));
+    assert!(matches!(
+        fail(Fault::WrongDType).backend(),
+        Some(BackendError::ShapeMismatch { .. })
+    ));
+    assert!(matches!(fail(Fault::NaN), ExecError::NonFinite { .. }));
+}
+
+#[test]
+fn a_panicking_backend_leaves_the_session_usable() {
+    let toy = Toy::new();
+    let ex = executor(&toy, ExecConfig::default().with_max_step_tokens(2));
+    let mut session = ex.session().unwrap();
+    for n in 1..12 {
+        toy.arm(n, Fault::Panics);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| logits(&mut session, &PROMPT)));
+        assert!(caught.is_err());
+    }
+    toy.disarm();
+    assert_eq!(logits(&mut session, &PROMPT).unwrap(), cold(&PROMPT));
+}
+
+#[test]
+fn non_finite_outputs_can_be_allowed() {
+    let toy = Toy::new();
+    let mut ex = executor(&toy, ExecConfig::default().with_non_finite(NonFinite::Allow));
+    toy.arm(1, Fault::NaN);
+    let out = ex.run(&[("input_ids", ids(&[1]))]).unwrap();
+    assert!(floats(out.get("logits").unwrap())[0].is_nan());
+}
+
+#[test]
+fn a_cancelled_run_changes_nothing() {
+    let toy = Toy::new();
+    let ex = executor(&toy, ExecConfig::default().with_max_step_tokens(2));
+    let mut session = ex.session().unwrap();
+    logits(&mut session, &[3]).unwrap();
+    for after in [0, 1, 5, 12] {
+        let token = CancelToken::new();
+        let (t, mut left) = (token.clone(), after);
+        if after == 0 {
+            token.cancel();
+        }
+        *toy.before.lock().unwrap() = Some(Box::new(move || {
+            left -= 1;
+            if left == 0 {
+                t.cancel();
+            }
+        }));
+        let options = RunOptions::default().with_cancel(token);
+        let err = session
+            .run_with(&[("input_ids", ids(&PROMPT[1..]))], &options)
+            .unwrap_err();
+        assert!(matches!(err, ExecError::Cancelled), "{err}");
+        assert_eq!(session.pos(), 1);
+    }
+    *toy.before.lock().unwrap() = None;
+    assert_eq!(logits(&mut session, &PROMPT[1..]).unwrap(), cold(&PROMPT)[VOCAB..]);
+}
+
+#[test]
+fn truncate_fork_and_reset_give_the_bits_of_a_cold_run() {
+    let ex = executor(&Toy::new(), ExecConfig::default());
+    let mut a = ex.session().unwrap();
+    logits(&mut a, &PROMPT).unwrap();
+    let mut b = a.fork().unwrap();
+    assert_eq!((b.truncate(3), b.pos(), a.pos()), (3, 3, 7));
+    assert_eq!(b.truncate(5), 3, "truncating never lengthens");
+    assert_eq!(logits(&mut b, &[8]).unwrap(), cold(&[3, 1, 4, 8])[3 * VOCAB..]);
+    assert_eq!(
+        logits(&mut a, &[8]).unwrap(),
+        cold(&[3, 1, 4, 1, 5, 9, 2, 8])[7 * VOCAB..],
+        "the fork wrote elsewhere"
+    );
+    drop(a);
+    assert_eq!(logits(&mut b, &[2]).unwrap(), cold(&[3, 1, 4, 8, 2])[4 * VOCAB..]);
+    b.reset();
+    assert_eq!((b.pos(), logits(&mut b, &[5]).unwrap()), (0, cold(&[5])));
+}
+
+#[test]
+fn forks_share_the_past_and_dropped_sessions_free_it() {
+    let ex = executor(&Toy::new(), ExecConfig::default());
+    let mut a = ex.session().unwrap();
+    logits(&mut a, &PROMPT).unwrap();
+    let alone = ex.state_bytes();
+    let b = a.fork().unwrap();
+    assert_eq!(ex.state_bytes(), alone);
+    drop((a, b));
+    assert_eq!(ex.state_bytes(), 0);
+}
+
+#[test]
+fn a_session_dropped_during_a_step_is_freed_after_it() {
+    let toy = Toy::new();
+    let ex = executor(&toy, ExecConfig::default());
+    let (mut busy, mut dropped) = (ex.session().unwrap(), ex.session().unwrap());
+    logits(&mut dropped, &PROMPT).unwrap();
+    let mut dropped = Some(dropped);
+    *toy.before.lock().unwrap() = Some(Box::new(move || drop(dropped.take())));
+    logits(&mut busy, &[1]).unwrap();
+    let one = ex.state_bytes();
+    drop(busy);
+    assert!(one > 0 && ex.state_bytes() == 0);
+}
+
+#[test]
+fn wanted_rows_choose_rows_of_the_whole_run() {
+    let whole = cold(&PROMPT);
+    let row = |i: usize| whole[i * VOCAB..(i + 1) * VOCAB].to_vec();
+    let cases = [
+        (WantedRows::All, whole.clone()),
+        (WantedRows::Last, row(6)),
+        (WantedRows::Rows(vec![0, 2, 6]), [row(0), row(2), row(6)].concat()),
+        (WantedRows::Rows(vec![]), vec![]),
+    ];
+    for max_step in [2, 3, 512] {
+        for (wanted, expected) in &cases {
+            let mut ex = executor(&Toy::new(), ExecConfig::default().with_max_step_tokens(max_step));
+            let options = RunOptions::default().with_wanted_rows(wanted.clone());
+            let out = ex.run_with(&[("input_ids", ids(&PROMPT))], &options).unwrap();
+            assert_eq!(
+                floats(out.get("logits").unwrap()),
+                *expected,
+                "{wanted:?} in steps of {max_step}"
+            );
+        }
+    }
+    for bad in [vec![7], vec![1, 1], vec![2, 1]] {
+        let options = RunOptions::default().with_wanted_rows(WantedRows::Rows(bad));
+        let err = executor(&Toy::new(), ExecConfig::default()).run_with(&[("input_ids", ids(&PROMPT))], &options);
+        assert!(matches!(err.unwrap_err(), ExecError::BadWantedRows { .. }));
+    }
+}
+
+#[test]
+fn only_wanted_rows_reach_the_head() {
+    let ex = executor(&Toy::new(), ExecConfig::default());
+    let logits = ex.graph().find_value("lm_head").unwrap();
+    assert_eq!(ex.graph().value(logits).ty.dims[0], Dim::R);
+}
+
+#[test]
+fn long_runs_of_graphs_that_are_not_causal_are_refused_with_both_numbers() {
+    let mut b = GraphBuilder::new("mean");
+    let x = b
+        .input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(2)]))
+        .unwrap();
+    let y = b.node1("pool", Op::Mean { axis: 0, keep: false }, &[x]).unwrap();
+    b.output("y", y).unwrap();
+    let pool = b.finish().unwrap();
+    let x = |n: usize| Tensor::from_f32([n, 2], &vec![1.0; 2 * n]).unwrap();
+    let mut ex = prepare(pool, vec![Toy::new()], ExecConfig::default().with_max_step_tokens(4));
+    assert_eq!(floats(ex.run(&[("x", x(4))]).unwrap().get("y").unwrap()), [1.0, 1.0]);
+    let err = ex.run(&[("x", x(5))]).unwrap_err().to_string();
+    assert!(
+        err.contains("5 rows") && err.contains("the 4 of a step") && err.contains("`pool`"),
+        "{err}"
+    );
+
+    let toy = Toy::new();
+    let mut ex = prepare(
+        model(1, false),
+        vec![toy],
+        ExecConfig::default().with_max_step_tokens(4),
+    );
+    let err = ex.run(&[("input_ids", ids(&PROMPT))]).unwrap_err().to_string();
+    assert!(err.contains("7 rows") && err.contains("layers.0.sdpa"), "{err}");
+}
+
+#[test]
+fn graphs_that_mix_rows_run_one_sequence_at_a_time() {
+    let mut b = GraphBuilder::new("mean");
+    let x = b
+        .input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(1)]))
+        .unwrap();
+    let y = b.node1("pool", Op::Mean { axis: 0, keep: false }, &[x]).unwrap();
+    b.output("y", y).unwrap();
+    let ex = prepare(b.finish().unwrap(), vec![Toy::new()], ExecConfig::default());
+    assert!(ex.plan().to_string().contains("one at a time"), "{}", ex.plan());
+    let x = |v: &[f32]| [("x", Tensor::from_f32([v.len(), 1], v).unwrap())];
+    let (mut a, mut b) = (ex.session().unwrap(), ex.session().unwrap());
+    let out = ex
+        .run_batch(&mut [(&mut a, &x(&[1.0, 3.0])), (&mut b, &x(&[5.0]))])
+        .unwrap();
+    assert_eq!(floats(out[0].get("y").unwrap()), [2.0]);
+    assert_eq!(floats(out[1].get("y").unwrap()), [5.0]);
+}
+
+#[test]
+fn intermediate_memory_is_limited_at_prepare_with_both_numbers() {
+    let graph = model(2, true);
+    let peak = executor(&Toy::new(), ExecConfig::default())
+        .plan()
+        .memory()
+        .unwrap()
+        .peak_bytes;
+    let with = |limit| {
+        let config = ExecConfig::default().with_max_intermediate_bytes(limit);
+        GraphExecutor::prepare(graph.clone(), weights(&graph), vec![Toy::new()], config)
+    };
+    with(peak).unwrap();
+    let err = with(peak - 1).unwrap_err().to_string();
+    assert!(
+        err.contains(&peak.to_string()) && err.contains(&(peak - 1).to_string()),
+        "{err}"
+    );
+}
+
+#[test]
+fn intermediate_memory_is_limited_by_real_shapes_at_run() {
+    // Rows of an encoder are not planned for: a run may bring more than a step's.
+    let mut b = GraphBuilder::new("encoder");
+    let s = Dim::symbol(Symbol::S);
+    let x = b.input("x", ValueType::new(DType::F32, [s, Dim::fixed(16)])).unwrap();
+    let y = b.node1("double", Op::Binary(Binary::Add), &[x, x]).unwrap();
+    b.output("y", y).unwrap();
+    let config = ExecConfig::default()
+        .with_max_step_tokens(4)
+        .with_max_intermediate_bytes(512);
+    let mut ex = prepare(b.finish().unwrap(), vec![Toy::new()], config);
+    let x = |n: usize| Tensor::from_f32([n, 16], &vec![1.0; 16 * n]).unwrap();
+    ex.run(&[("x", x(8))]).unwrap();
+    let err = ex.run(&[("x", x(9))]).unwrap_err().to_string();
+    assert!(err.contains("576") && err.contains("512"), "{err}");
+}
+
+#[test]
+fn state_memory_is_limited() {
+    let ex = executor(&Toy::new(), ExecConfig::default().with_max_state_bytes(2048));
+    let mut session = ex.session().unwrap();
+    logits(&mut session, &[1]).unwrap();
+    let many = vec![1; 200];
+    let err = logits(&mut session, &many).unwrap_err();
+    assert!(
+        matches!(err.backend(), Some(BackendError::OutOfMemory { limit_bytes: 2048, .. })),
+        "{err}"
+    );
+    assert_eq!(session.pos(), 1);
+    logits(&mut session, &[1]).unwrap();
+}
+
+#[test]
+fn profiles_name_ops_and_nodes() {
+    let mut ex = executor(
+        &Toy::new(),
+        ExecConfig::default().with_profile(true).with_max_step_tokens(4),
+    );
+    ex.run(&[("input_ids", ids(&PROMPT))]).unwrap();
+    let stats = ex.stats();
+    assert!(stats.total_ms > 0.0 && !stats.device_clock);
+    assert_eq!((stats.n_steps, stats.n_tokens), (2, 7));
+    assert!(stats.per_op_ms.contains_key("matmul") && stats.per_op_ms.contains_key("sdpa"));
+    assert!(stats.per_node_ms.iter().any(|(name, _)| name == "layers.1.sdpa"));
+    let sum: f64 = stats.per_node_ms.iter().map(|(_, ms)| ms).sum();
+    assert!(sum > 0.0 && sum <= stats.total_ms);
+
+    let mut quiet = executor(&Toy::new(), ExecConfig::default());
+    quiet.run(&[("input_ids", ids(&PROMPT))]).unwrap();
+    assert!(quiet.stats().total_ms == 0.0 && quiet.stats().per_op_ms.is_empty());
+}
+
+#[test]
+fn two_memory_spaces_give_the_same_bits_and_count_copies() {
+    let toy = |name, only, space| {
+        Arc::new(Toy {
+            name,
+            only,
+            space,
+            ..Toy::default()
+        })
+    };
+    let device = toy("device", &["sdpa", "add"], 7);
+    let config = ExecConfig::default().with_profile(true).with_max_step_tokens(3);
+    let mut ex = prepare(model(2, true), vec![device.clone(), toy("host", &[], 0)], config);
+    let out = ex.run(&[("input_ids", ids(&PROMPT))]).unwrap();
+    assert_eq!(floats(out.get("logits").unwrap()), cold(&PROMPT));
+    assert!(device.n_calls() > 0 && ex.stats().n_copies > 0);
+    let whole = toy("device", &[], 9);
+    let mut ex = prepare(model(2, true), vec![whole], ExecConfig::default());
+    let (mut a, mut b) = (ex.session().unwrap(), ex.session().unwrap());
+    let (x, y) = ([("input_ids", ids(&PROMPT))], [("input_ids", ids(&[6]))]);
+    let out = ex.run_batch(&mut [(&mut a, &x), (&mut b, &y)]).unwrap();
+    assert_eq!(floats(out[0].get("logits").unwrap()), cold(&PROMPT));
+    assert_eq!(floats(out[1].get("logits").unwrap()), cold(&[6]));
+    ex.reset();
+}
+
+#[test]
+fn prepare_names_what_is_wrong() {
+    let graph = model(1, true);
+    let prepare = |change: &dyn Fn(&mut std::collections::HashMap<String, Tensor>), config| {
+        let mut all = weights(&graph);
+        change(&mut all);
+        GraphExecutor::prepare(graph.clone(), all, vec![Toy::new()], config)
+            .unwrap_err()
+            .to_string()
+    };
+    let plain = ExecConfig::default;
+    let name = "layers.0.q.weight";
+    let said = prepare(&|w| drop(w.remove(name)), plain());
+    assert!(said.contains(name) && said.contains("missing"), "{said}");
+    let said = prepare(
+        &|w| drop(w.insert(name.into(), Tensor::zeros(DType::F32, [4, 3]).unwrap())),
+        plain(),
+    );
+    assert!(
+        said.contains(name) && said.contains("[4, 3]") && said.contains("f32[4, 4]"),
+        "{said}"
+    );
+    let said = prepare(
+        &|w| drop(w.insert(name.into(), Tensor::zeros(DType::F16, [4, 4]).unwrap())),
+        plain(),
+    );
+    assert!(said.contains("f16"), "{said}");
+    let said = prepare(&|_| {}, plain().with_max_step_tokens(0));
+    assert!(said.contains("max_step_tokens"), "{said}");
+    let said = prepare(&|_| {}, plain().with_kv_dtypes([DType::Q4_0; 2]));
+    assert!(said.contains("kv_dtypes") && said.contains("q4_0"), "{said}");
+    let said = prepare(&|_| {}, plain().with_kv_dtypes([DType::Q8_0; 2]));
+    assert!(said.contains("layers.0.cache"), "{said}");
+
+    let none = GraphExecutor::prepare(graph.clone(), weights(&graph), vec![], plain()).unwrap_err();
+    assert!(none.to_string().contains("at least one"), "{none}");
+    let few: Arc<Toy> = Arc::new(Toy {
+        name: "few",
+        only: &["matmul"],
+        ..Toy::default()
+    });
+    let said = GraphExecutor::prepare(graph.clone(), weights(&graph), vec![few], plain())
+        .unwrap_err()
+        .to_string();
+    assert!(said.contains("few") && said.contains("node `layers.0."), "{said}");
+}
+
+#[test]
+fn counts_stay_at_zero_when_nothing_runs() {
+    let toy = Toy::new();
+    let _ = executor(&toy, ExecConfig::default());
+    assert_eq!(toy.calls.load(SeqCst), 0);
+}
