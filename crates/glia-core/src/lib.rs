@@ -9,6 +9,7 @@ mod dtype;
 mod error;
 mod interpret;
 mod op;
+pub mod quant;
 mod segment;
 mod shape;
 mod storage;
