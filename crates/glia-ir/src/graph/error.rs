@@ -66,8 +66,8 @@ pub enum GraphError {
         node: String,
         op: String,
         value: String,
-        declared: ValueType,
-        inferred: ValueType,
+        declared: Box<ValueType>,
+        inferred: Box<ValueType>,
     },
     #[error("{by} refers to value {id}, but the graph has {n_values} values")]
     UnknownValue { by: String, id: u32, n_values: usize },

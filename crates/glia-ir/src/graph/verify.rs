@@ -183,8 +183,8 @@ impl Graph {
                     node: node.name.clone(),
                     op: node.op.kind().to_owned(),
                     value: value.name.clone(),
-                    declared: value.ty.clone(),
-                    inferred,
+                    declared: Box::new(value.ty.clone()),
+                    inferred: Box::new(inferred),
                 });
             }
         }

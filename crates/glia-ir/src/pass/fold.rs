@@ -81,13 +81,16 @@ pub struct Folded {
     pub derived: BTreeMap<String, Derived>,
 }
 
+/// Runs one op on concrete tensors; `None` when it cannot.
+pub type RunOp<'a> = dyn Fn(&Op, &[&Tensor]) -> Option<Vec<Tensor>> + 'a;
+
 /// What folding may compute with. Without it, only views fold.
 #[derive(Clone, Copy)]
 pub struct Evaluator<'a> {
     /// A weight by name; `None` when it cannot be read (preparing reports it).
     pub weight: &'a dyn Fn(&str) -> Option<Tensor>,
     /// Runs an op; `None` leaves the node in the graph. Use the backend that would run the node, for equal bits.
-    pub run: &'a dyn Fn(&Op, &[&Tensor]) -> Option<Vec<Tensor>>,
+    pub run: &'a RunOp<'a>,
     /// Largest operand and result. Folding large weights would double the memory of a model.
     pub max_bytes: usize,
 }
@@ -218,6 +221,8 @@ fn evaluated(
 
 #[cfg(test)]
 mod tests {
+    use glia_core::Shape;
+
     use super::*;
 
     const QKV: &str = "graph g
@@ -253,8 +258,6 @@ mod tests {
             _ => None,
         }
     }
-
-    use glia_core::Shape;
 
     #[test]
     fn views_fold_without_an_evaluator() {

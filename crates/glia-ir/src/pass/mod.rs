@@ -18,7 +18,7 @@ mod testing;
 pub use common::common_subexpressions;
 pub use dead::dead_code;
 pub use decompose::decompose_unsupported;
-pub use fold::{Derived, Evaluator, Folded, fold_weights};
+pub use fold::{Derived, Evaluator, Folded, RunOp, fold_weights};
 pub use fuse::fuse_gated;
 pub use fuse_sdpa::fuse_sdpa;
 pub use rows::select_rows;
