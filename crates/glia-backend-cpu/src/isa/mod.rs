@@ -1,0 +1,58 @@
+//! Instruction sets that the matrix kernels are written for: found at run time, forced in tests.
+
+/// An instruction set. Values are made by [`Isa::detect`] and [`Isa::all_available`] from what the machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Isa {
+    /// Plain Rust, on every machine.
+    Portable,
+    /// AVX2, FMA and F16C.
+    Avx2,
+    /// AVX-512 F, BW, VL, DQ and VNNI.
+    Avx512Vnni,
+}
+
+impl Isa {
+    /// The best that this machine has.
+    pub fn detect() -> Isa {
+        Isa::all_available().last().copied().unwrap_or(Isa::Portable)
+    }
+
+    /// Everything that this machine has, the best last.
+    pub fn all_available() -> Vec<Isa> {
+        [Isa::Portable, Isa::Avx2, Isa::Avx512Vnni]
+            .into_iter()
+            .filter(|isa| isa.is_available())
+            .collect()
+    }
+
+    /// Whether this machine can run it.
+    pub fn is_available(self) -> bool {
+        match self {
+            Isa::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Vnni => {
+                Isa::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => false,
+        }
+    }
+
+    /// The name that plans and statistics print.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512Vnni => "avx512-vnni",
+        }
+    }
+}

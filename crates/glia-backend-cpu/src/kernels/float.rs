@@ -1,0 +1,120 @@
+//! F32 products over tiles of any dtype: a chunk of k is widened once to `[k][16]` f32, then shared by all rows.
+
+use std::ops::Range;
+
+use glia_core::DType;
+
+use crate::isa::Isa;
+
+/// One tile for `m` rows of f32 activations (as bytes), k in order, whatever `m`. `fill` widens a range of k.
+pub(crate) fn tile(
+    isa: Isa,
+    k: usize,
+    chunk: usize,
+    acts: &[u8],
+    m: usize,
+    put: &mut impl FnMut(usize, &[f32; 16]),
+    mut fill: impl FnMut(Range<usize>, &mut [f32]),
+) {
+    let mut scratch = vec![0f32; chunk.min(k) * 16];
+    let mut sums = vec![[0f32; 16]; m];
+    let mut from = 0;
+    while from < k {
+        let ks = from..k.min(from + chunk);
+        from = ks.end;
+        let w = &mut scratch[..ks.len() * 16];
+        fill(ks.clone(), w);
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a matrix is packed only for an instruction set that this machine has.
+            Isa::Avx512Vnni => unsafe { add_avx512(w.as_chunks().0, acts, k, ks.start, &mut sums) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Isa::Avx2 => unsafe { add_avx2(w.as_chunks().0, acts, k, ks.start, &mut sums) },
+            _ => add_all::<{ cfg!(target_arch = "aarch64") }>(w.as_chunks().0, acts, k, ks.start, &mut sums),
+        }
+    }
+    for (row, sums) in sums.iter().enumerate() {
+        put(row, sums);
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
+fn add_avx512(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
+    add_all::<true>(w, acts, k, from, sums);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn add_avx2(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
+    add_all::<true>(w, acts, k, from, sums);
+}
+
+#[inline(always)]
+fn add_all<const FMA: bool>(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
+    let mut row = 0;
+    while row < sums.len() {
+        let acts = &acts[(row * k + from) * 4..];
+        row += match &mut sums[row..] {
+            [a, b, c, d, e, f, g, h, ..] => add::<FMA, 8>(w, acts, k, [a, b, c, d, e, f, g, h]),
+            [a, b, c, d, ..] => add::<FMA, 4>(w, acts, k, [a, b, c, d]),
+            [a, b, ..] => add::<FMA, 2>(w, acts, k, [a, b]),
+            [a, ..] => add::<FMA, 1>(w, acts, k, [a]),
+            [] => return,
+        };
+    }
+}
+
+#[inline(always)]
+fn add<const FMA: bool, const M: usize>(w: &[[f32; 16]], acts: &[u8], k: usize, sums: [&mut [f32; 16]; M]) -> usize {
+    let mut acc: [[f32; 16]; M] = std::array::from_fn(|r| *sums[r]);
+    let rows: [&[[u8; 4]]; M] = std::array::from_fn(|r| &acts[r * k * 4..].as_chunks().0[..w.len()]);
+    for (i, w) in w.iter().enumerate() {
+        for r in 0..M {
+            let x = f32::from_ne_bytes(rows[r][i]);
+            for lane in 0..16 {
+                let (a, w) = (&mut acc[r][lane], w[lane]);
+                *a = if FMA { x.mul_add(w, *a) } else { x * w + *a };
+            }
+        }
+    }
+    for (sum, acc) in sums.into_iter().zip(acc) {
+        *sum = acc;
+    }
+    M
+}
+
+/// Widens F32, F16 or BF16 bytes to f32.
+pub(crate) fn widen(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
+    match (dtype, isa) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as in `tile`.
+        (DType::F16, Isa::Avx2 | Isa::Avx512Vnni) => unsafe { widen_f16(bytes, out) },
+        (DType::F16, _) => {
+            for (o, b) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *o = half::f16::from_le_bytes(*b).to_f32();
+            }
+        }
+        (DType::BF16, _) => {
+            for (o, b) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *o = f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16);
+            }
+        }
+        _ => {
+            for (o, b) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *o = f32::from_le_bytes(*b);
+            }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,f16c")]
+fn widen_f16(bytes: &[u8], out: &mut [f32]) {
+    use std::arch::x86_64::*;
+    for (o, b) in out.as_chunks_mut::<8>().0.iter_mut().zip(bytes.as_chunks::<16>().0) {
+        // SAFETY: 16 bytes are read, 8 floats written, both unaligned.
+        unsafe { _mm256_storeu_ps(o.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(b.as_ptr().cast()))) };
+    }
+}

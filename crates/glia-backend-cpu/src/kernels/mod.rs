@@ -1,0 +1,7 @@
+//! Inner loops of matrix products over packed tiles.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+pub(crate) mod dynamic;
+pub(crate) mod float;
+pub(crate) mod int8;

@@ -1,0 +1,185 @@
+//! Integer forms of quantised rows: unsigned codes, one or two scales and perhaps a minimum per 32 elements.
+
+use glia_core::DType;
+use half::f16;
+
+/// What the tiles of a quantised matrix hold: `value = scale * (code - offset) + min`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Stored bits of a code: 4 (nibbles), 5 (nibbles and a bit plane) or 8.
+    pub bits: u8,
+    /// Whether each block has a minimum.
+    pub has_min: bool,
+    /// Scales per 32 elements: 1 or 2.
+    pub n_scales: usize,
+    /// Subtracted from each code.
+    pub offset: i32,
+}
+
+impl Format {
+    /// The integer form of a dtype; `None` where rows are decoded to f32 instead.
+    pub(crate) fn of(dtype: DType) -> Option<Format> {
+        let (bits, has_min, n_scales, offset) = match dtype {
+            DType::Q4_0 => (4, false, 1, 8),
+            DType::Q4_1 => (4, true, 1, 0),
+            DType::Q5_0 => (5, false, 1, 16),
+            DType::Q5_1 => (5, true, 1, 0),
+            DType::Q8_0 => (8, false, 1, 128),
+            DType::Q4_K => (4, true, 1, 0),
+            DType::Q5_K => (5, true, 1, 0),
+            DType::Q6_K => (8, false, 2, 32),
+            _ => return None,
+        };
+        Some(Format {
+            bits,
+            has_min,
+            n_scales,
+            offset,
+        })
+    }
+
+    /// Bytes of the codes of 16 rows x 32 elements.
+    pub(crate) const fn code_bytes(self) -> usize {
+        match self.bits {
+            4 => 256,
+            5 => 320,
+            _ => 512,
+        }
+    }
+
+    /// Bytes of one block of a tile: codes, then f16 scales, then f16 minima, 16 lanes each.
+    pub(crate) const fn block_bytes(self) -> usize {
+        self.code_bytes() + 32 * self.n_scales + if self.has_min { 32 } else { 0 }
+    }
+}
+
+/// Codes, scales and minimum of 32 elements of one row.
+#[derive(Clone, Copy)]
+pub(super) struct Block32 {
+    pub codes: [u8; 32],
+    pub scales: [f16; 2],
+    pub min: f16,
+}
+
+impl Block32 {
+    pub(super) const ZERO: Block32 = Block32 {
+        codes: [0; 32],
+        scales: [f16::ZERO; 2],
+        min: f16::ZERO,
+    };
+}
+
+fn half_at(b: &[u8], at: usize) -> f16 {
+    f16::from_le_bytes([b[at], b[at + 1]])
+}
+
+fn split_nibbles(q: &[u8], codes: &mut [u8; 32]) {
+    for i in 0..16 {
+        codes[i] = q[i] & 15;
+        codes[i + 16] = q[i] >> 4;
+    }
+}
+
+fn add_bits(q: &[u8], codes: &mut [u8; 32]) {
+    let bits = u32::from_le_bytes([q[0], q[1], q[2], q[3]]);
+    for (i, c) in codes.iter_mut().enumerate() {
+        *c |= ((bits >> i & 1) as u8) << 4;
+    }
+}
+
+/// 6-bit scale and minimum `j` of a Q4_K or Q5_K block.
+fn scale_min(s: &[u8], j: usize) -> (u8, u8) {
+    if j < 4 {
+        (s[j] & 63, s[j + 4] & 63)
+    } else {
+        (s[j + 4] & 15 | s[j - 4] >> 6 << 4, s[j + 4] >> 4 | s[j] >> 6 << 4)
+    }
+}
+
+/// Decodes one block of the file into its runs of 32 elements.
+pub(super) fn unpack(dtype: DType, b: &[u8], out: &mut [Block32]) {
+    let mut one = Block32::ZERO;
+    one.scales = [half_at(b, 0); 2];
+    match dtype {
+        DType::Q4_0 => split_nibbles(&b[2..], &mut one.codes),
+        DType::Q4_1 => {
+            one.min = half_at(b, 2);
+            split_nibbles(&b[4..], &mut one.codes);
+        }
+        DType::Q5_0 => {
+            split_nibbles(&b[6..], &mut one.codes);
+            add_bits(&b[2..], &mut one.codes);
+        }
+        DType::Q5_1 => {
+            one.min = half_at(b, 2);
+            split_nibbles(&b[8..], &mut one.codes);
+            add_bits(&b[4..], &mut one.codes);
+        }
+        DType::Q8_0 => {
+            for (c, q) in one.codes.iter_mut().zip(&b[2..34]) {
+                *c = q ^ 128;
+            }
+        }
+        DType::Q4_K | DType::Q5_K => return unpack_k(dtype, b, out),
+        DType::Q6_K => return unpack_q6_k(b, out),
+        _ => {}
+    }
+    out[0] = one;
+}
+
+fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
+    let (d, dmin) = (half_at(b, 0).to_f32(), half_at(b, 2).to_f32());
+    let five = dtype == DType::Q5_K;
+    let q = if five { &b[48..] } else { &b[16..] };
+    for (j, o) in out.iter_mut().enumerate().take(8) {
+        let (sc, m) = scale_min(&b[4..16], j);
+        o.scales = [f16::from_f32(d * f32::from(sc)); 2];
+        o.min = f16::from_f32(-(dmin * f32::from(m)));
+        for i in 0..32 {
+            let high = if five { (b[16 + i] >> j & 1) << 4 } else { 0 };
+            o.codes[i] = (q[j / 2 * 32 + i] >> (j % 2 * 4) & 15) | high;
+        }
+    }
+}
+
+fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
+    let d = half_at(b, 208).to_f32();
+    for (j, o) in out.iter_mut().enumerate().take(8) {
+        let (half, part) = (j / 4, j % 4);
+        for i in 0..32 {
+            let low = b[half * 64 + part % 2 * 32 + i] >> (part / 2 * 4) & 15;
+            let high = b[128 + half * 32 + i] >> (part * 2) & 3;
+            o.codes[i] = low | high << 4;
+        }
+        o.scales = [0, 1].map(|s| f16::from_f32(d * f32::from(b[192 + j * 2 + s] as i8)));
+        o.min = f16::ZERO;
+    }
+}
+
+/// Stores row `row` (0 to 15) of a tile's block.
+pub(super) fn store(format: Format, row: usize, b: &Block32, tile: &mut [u8]) {
+    for g in 0..8 {
+        let four = &b.codes[g * 4..g * 4 + 4];
+        match format.bits {
+            8 => tile[g * 64 + row * 4..][..4].copy_from_slice(four),
+            _ => {
+                for (kk, &c) in four.iter().enumerate() {
+                    tile[g % 4 * 64 + row * 4 + kk] |= (c & 15) << (g / 4 * 4);
+                }
+            }
+        }
+        if format.bits == 5 {
+            for (kk, &c) in four.iter().enumerate() {
+                let bit = row * 4 + kk;
+                tile[256 + g * 8 + bit / 8] |= (c >> 4 & 1) << (bit % 8);
+            }
+        }
+    }
+    let at = format.code_bytes();
+    for s in 0..format.n_scales {
+        tile[at + s * 32 + row * 2..][..2].copy_from_slice(&b.scales[s].to_le_bytes());
+    }
+    if format.has_min {
+        tile[at + format.n_scales * 32 + row * 2..][..2].copy_from_slice(&b.min.to_le_bytes());
+    }
+}

@@ -1,0 +1,138 @@
+//! Packed products against a naive f64 product over the decoded weights.
+
+use glia_core::quant::dequantize;
+use glia_core::{DType, Precision, Tensor};
+
+use super::{ActKind, PackedMatrix};
+use crate::isa::Isa;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        self.0 >> 33
+    }
+
+    fn float(&mut self) -> f32 {
+        (self.next() % 2001) as f32 / 1000.0 - 1.0
+    }
+}
+
+/// Random blocks whose decoded values are finite and of ordinary size.
+fn weights(dtype: DType, n: usize, k: usize, rng: &mut Random) -> (Tensor, Vec<f32>) {
+    let (elems, size) = dtype.block();
+    let mut bytes = Vec::new();
+    let mut values = vec![0f32; n * k];
+    for block in values.chunks_exact_mut(elems) {
+        loop {
+            let raw: Vec<u8> = (0..size).map(|_| rng.next() as u8).collect();
+            dequantize(dtype, &raw, block).unwrap();
+            if block.iter().all(|v| v.is_finite() && v.abs() < 100.0) {
+                bytes.extend(raw);
+                break;
+            }
+        }
+    }
+    (Tensor::from_bytes(dtype, [n, k], &bytes).unwrap(), values)
+}
+
+const DTYPES: &[DType] = &[
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::IQ3_XXS,
+    DType::IQ2_XS,
+    DType::IQ1_M,
+    DType::TQ1_0,
+    DType::TQ2_0,
+];
+
+#[test]
+fn every_dtype_and_isa_agrees_with_f64() {
+    let mut rng = Random(7);
+    for &dtype in DTYPES {
+        for (n, blocks) in [(1, 1), (15, 2), (16, 1), (17, 3), (33, 2)] {
+            let k = dtype.block_elems().max(if dtype.is_quantized() { 32 } else { 37 }) * blocks;
+            let (w, values) = weights(dtype, n, k, &mut rng);
+            let x: Vec<f32> = (0..17 * k).map(|_| rng.float()).collect();
+            let bias: Vec<f32> = (0..n).map(|_| rng.float()).collect();
+            for precision in [Precision::Exact, Precision::Fast] {
+                let mut first: Option<Vec<f32>> = None;
+                for isa in Isa::all_available() {
+                    let what = format!("{dtype} {n} x {k} {precision:?} {}", isa.name());
+                    let p = PackedMatrix::pack(&w, precision, isa).unwrap();
+                    let got = p.matmul(&x, 17, Some(&bias)).unwrap();
+                    check(&values, &x, &bias, k, &got, p.act(), &what);
+                    for m in [1, 2, 3, 5, 8] {
+                        let few = p.matmul(&x[..m * k], m, Some(&bias)).unwrap();
+                        assert_eq!(bits(&few), bits(&got[..m * n]), "{what}: {m} rows");
+                    }
+                    if p.act() == ActKind::Q8 {
+                        let first = first.get_or_insert_with(|| got.clone());
+                        assert_eq!(bits(first), bits(&got), "{what}: other bits than portable");
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn bits(v: &[f32]) -> Vec<u32> {
+    v.iter().map(|v| v.to_bits()).collect()
+}
+
+fn check(w: &[f32], x: &[f32], bias: &[f32], k: usize, got: &[f32], act: ActKind, what: &str) {
+    let n = bias.len();
+    for (i, &got) in got.iter().enumerate() {
+        let (row, col) = (i / n, i % n);
+        let pairs = || x[row * k..][..k].iter().zip(&w[col * k..][..k]);
+        let want = pairs().map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>() + f64::from(bias[col]);
+        let size: f64 = pairs().map(|(&x, &w)| f64::from((x * w).abs())).sum::<f64>() + 1.0;
+        // Half a step of 1/127 of the largest activation (at most 1) per element, and f16 rounding of scales and minima.
+        let step: f64 = pairs().map(|(_, &w)| f64::from(w.abs())).sum::<f64>() / 254.0;
+        let bound = match act {
+            ActKind::F32 => 1e-5 * size,
+            ActKind::Q8 => 1.01 * step + 0.02 * size,
+        };
+        assert!(
+            (f64::from(got) - want).abs() <= bound,
+            "{what}: [{row}, {col}] {got}, not {want} (within {bound})"
+        );
+    }
+}
+
+#[test]
+fn dynamic_products_do_not_depend_on_the_number_of_rows() {
+    let mut rng = Random(3);
+    let (k, n) = (300, 19);
+    let a: Vec<f32> = (0..512 * k).map(|_| rng.float()).collect();
+    let b: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
+    for transposed in [false, true] {
+        let mut all = vec![0f32; 512 * n];
+        crate::kernels::dynamic::matmul_f32(&a, &b, &mut all, 512, k, n, transposed);
+        let at = |i: usize, j: usize| if transposed { b[j * k + i] } else { b[i * n + j] };
+        let want: f64 = (0..k).map(|i| f64::from(a[5 * k + i]) * f64::from(at(i, 3))).sum();
+        assert!((f64::from(all[5 * n + 3]) - want).abs() < 1e-3);
+        for m in [1, 2, 7, 17, 65] {
+            let mut few = vec![0f32; m * n];
+            crate::kernels::dynamic::matmul_f32(&a[..m * k], &b, &mut few, m, k, n, transposed);
+            assert_eq!(bits(&few), bits(&all[..m * n]), "{m} rows, transposed {transposed}");
+        }
+    }
+}
