@@ -178,7 +178,7 @@ fn wrong_outputs_of_a_program_are_named_and_rolled_back() {
     for (fault, said) in [
         (Wrong::TooMany, "returned 2 outputs instead of 1"),
         (Wrong::TooFew, "returned 0 outputs instead of 1"),
-        (Wrong::Shape, "returned `lm_head` as f32 [1] instead of f32 [1, 16]"),
+        (Wrong::Shape, "returned `lm_head` as f32[1] instead of f32[1, 16]"),
         (Wrong::DType, "returned `lm_head` as i32"),
     ] {
         taken(&log);

@@ -6,6 +6,8 @@ mod own;
 mod rows;
 mod run;
 mod state;
+#[cfg(test)]
+mod tests;
 
 pub use ints::{read_indices, read_ints};
 pub use own::interpreter_runs;
@@ -52,6 +54,7 @@ impl InterpretedProgram {
     /// # Errors
     /// [`BackendError::UnsupportedOp`] for a node that neither the backend nor the interpreter runs, ids that the
     /// segment does not have, and what reading or packing a weight says; each names its node.
+    #[allow(clippy::new_ret_no_self)] // A program is used as a trait object only.
     pub fn new(
         backend: Arc<dyn Backend>,
         segment: Arc<Segment>,
@@ -160,14 +163,12 @@ impl InterpretedProgram {
 
     /// Keeps a weight for reading; `on_device` also in the backend's own memory.
     fn keep(&mut self, id: ConstId, options: &CompileOptions<'_>, on_device: bool) -> Result<(), BackendError> {
-        let n = self.consts.len();
         let unknown = || BackendError::UnknownId {
             what: "weight",
             id: id.0.into(),
         };
         let slot = self.consts.get(id.index()).ok_or_else(unknown)?;
         let mut weight = slot.clone();
-        debug_assert!(id.index() < n);
         let tensor = match &weight.host {
             Some(tensor) => tensor.clone(),
             None => options.consts.tensor(id)?,

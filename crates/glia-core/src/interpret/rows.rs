@@ -62,8 +62,7 @@ impl Rows {
             );
             return Err(BackendError::shape("kv_cache", reason));
         }
-        if n > 0 {
-            let row_bytes = new.size_bytes() / n;
+        if let Some(row_bytes) = new.size_bytes().checked_div(n) {
             store.bytes_mut()?[len * row_bytes..total * row_bytes].copy_from_slice(new.bytes()?);
         }
         if store.shape()[0] == 0 {

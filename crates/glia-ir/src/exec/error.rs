@@ -1,6 +1,6 @@
 //! What can go wrong at prepare or in a run; every error names the node, input, weight or limit, and the cure.
 
-use glia_core::{BackendError, DType, Shape, TensorError, ValueType};
+use glia_core::{BackendError, TensorError, ValueType};
 
 use crate::graph::GraphError;
 use crate::plan::PlanError;
@@ -20,12 +20,11 @@ pub enum ExecError {
     BadConfig { field: &'static str, reason: String },
     #[error("weight `{name}` is missing: the graph needs it as {expected}")]
     MissingWeight { name: String, expected: ValueType },
-    #[error("weight `{name}` is {dtype} {shape}, but the graph needs {expected}")]
+    #[error("weight `{name}` is {got}, but the graph needs {expected}")]
     WeightMismatch {
         name: String,
         expected: ValueType,
-        dtype: DType,
-        shape: Shape,
+        got: ValueType,
     },
     #[error("weight `{name}` cannot be read: {source}")]
     WeightRead {
@@ -72,13 +71,12 @@ pub enum ExecError {
         expected: usize,
         got: usize,
     },
-    #[error("backend {backend} returned `{value}` as {dtype} {shape} instead of {expected}")]
+    #[error("backend {backend} returned `{value}` as {got} instead of {expected}")]
     WrongOutput {
         backend: String,
         value: String,
-        expected: String,
-        dtype: DType,
-        shape: Shape,
+        expected: ValueType,
+        got: ValueType,
     },
     #[error("the run was cancelled; the session is as before it")]
     Cancelled,

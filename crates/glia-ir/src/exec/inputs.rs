@@ -3,7 +3,7 @@
 use glia_core::{DType, Dim, Op, Sizes, Symbol, Tensor, ValueType, read_indices, read_ints};
 
 use super::ExecError;
-use crate::graph::{Graph, RESERVED_NAMES, ValueSource, Vid};
+use crate::graph::{Graph, RESERVED_NAMES, Vid};
 
 /// The inputs of one sequence's run, in the order of [`Graph::inputs`].
 pub(super) struct Given {
@@ -12,31 +12,53 @@ pub(super) struct Given {
     pub n_encoder_rows: usize,
 }
 
-/// Ids that go straight into a table: checked against its size before any work.
-pub(super) struct IdCheck {
-    input: Vid,
+/// What a graph takes, found once.
+pub(super) struct InputRules {
+    /// The inputs, in the order of [`Graph::inputs`].
+    ids: Vec<Vid>,
+    /// Lookups whose ids are an input: checked against the table before any work.
+    lookups: Vec<Lookup>,
+}
+
+struct Lookup {
+    /// Index into the inputs.
+    input: usize,
     node: String,
     vocab: usize,
 }
 
-/// The lookups whose ids are an input of the graph.
-pub(super) fn id_checks(graph: &Graph) -> Vec<IdCheck> {
-    let mut checks = Vec::new();
-    for node in graph.nodes.iter().filter(|n| n.op == Op::TokenEmbed) {
-        let (ids, table) = (node.inputs[0], &graph.value(node.inputs[1]).ty);
-        if let (ValueSource::Input, Some(vocab)) = (graph.value(ids).source, table.dims[0].as_fixed()) {
-            checks.push(IdCheck {
-                input: ids,
-                node: node.name.clone(),
-                vocab,
-            });
+impl InputRules {
+    pub fn of(graph: &Graph) -> InputRules {
+        let ids: Vec<Vid> = graph.inputs().map(|(id, _)| id).collect();
+        let mut lookups = Vec::new();
+        for node in graph.nodes.iter().filter(|n| n.op == Op::TokenEmbed) {
+            let table = &graph.value(node.inputs[1]).ty;
+            let input = ids.iter().position(|&id| id == node.inputs[0]);
+            if let (Some(input), Some(vocab)) = (input, table.dims[0].as_fixed()) {
+                lookups.push(Lookup {
+                    input,
+                    node: node.name.clone(),
+                    vocab,
+                });
+            }
         }
+        InputRules { ids, lookups }
     }
-    checks
+
+    /// Which of the inputs a value is.
+    pub fn position(&self, id: Vid) -> Option<usize> {
+        self.ids.iter().position(|&input| input == id)
+    }
 }
 
 /// Names, dtypes, shapes and ids of a run's inputs; `past` is the length of the sequence.
-pub(super) fn check(graph: &Graph, ids: &[IdCheck], given: &[(&str, Tensor)], past: usize) -> Result<Given, ExecError> {
+pub(super) fn check(
+    graph: &Graph,
+    rules: &InputRules,
+    given: &[(&str, Tensor)],
+    past: usize,
+) -> Result<Given, ExecError> {
+    let values = || rules.ids.iter().map(|&id| graph.value(id));
     for (i, (name, _)) in given.iter().enumerate() {
         if RESERVED_NAMES.contains(name) {
             return Err(ExecError::InjectedInput {
@@ -48,16 +70,16 @@ pub(super) fn check(graph: &Graph, ids: &[IdCheck], given: &[(&str, Tensor)], pa
                 name: (*name).to_owned(),
             });
         }
-        if !graph.inputs().any(|(_, v)| v.name == *name) {
+        if !values().any(|v| v.name == *name) {
             return Err(ExecError::UnknownInput {
                 name: (*name).to_owned(),
-                known: graph.inputs().map(|(_, v)| v.name.clone()).collect(),
+                known: values().map(|v| v.name.clone()).collect(),
             });
         }
     }
     let mut tensors = Vec::with_capacity(given.len());
     let mut rows: [Option<usize>; 2] = [None; 2];
-    for (_, value) in graph.inputs() {
+    for value in values() {
         let Some((_, tensor)) = given.iter().find(|(name, _)| *name == value.name) else {
             return Err(ExecError::MissingInput {
                 name: value.name.clone(),
@@ -85,12 +107,14 @@ pub(super) fn check(graph: &Graph, ids: &[IdCheck], given: &[(&str, Tensor)], pa
         .into_iter()
         .map(|(value, tensor)| convert(&value.name, &value.ty, &sizes, tensor))
         .collect::<Result<Vec<_>, _>>()?;
-    for check in ids {
-        let at = graph.inputs().position(|(id, _)| id == check.input);
-        if let Some(tensor) = at.and_then(|i| tensors.get(i)) {
-            read_indices("token_embed", tensor, check.vocab, "the vocabulary size is")
-                .map_err(|e| e.at("executor", &check.node, "token_embed"))?;
-        }
+    for lookup in &rules.lookups {
+        read_indices(
+            "token_embed",
+            &tensors[lookup.input],
+            lookup.vocab,
+            "the vocabulary size is",
+        )
+        .map_err(|e| e.at("executor", &lookup.node, "token_embed"))?;
     }
     Ok(Given {
         tensors,

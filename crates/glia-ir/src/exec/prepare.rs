@@ -8,7 +8,7 @@ use glia_core::{
     interpreter_runs,
 };
 
-use super::inputs::{IdCheck, id_checks};
+use super::inputs::InputRules;
 use super::pool::Pool;
 use super::weights::{self, Consts, WeightSource};
 use super::{ExecConfig, ExecError, Passes};
@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub backends: Vec<Arc<dyn Backend>>,
     pub programs: Vec<Arc<dyn Program>>,
     pub pool: Pool,
-    pub ids: Vec<IdCheck>,
+    pub inputs: InputRules,
     /// Weights that the graph returns, by wire.
     pub returned_weights: Vec<(usize, Tensor)>,
     /// Whether any size depends on the tokens: else a run does not advance the position.
@@ -77,7 +77,7 @@ impl Shared {
             }
         }
         Ok(Shared {
-            ids: id_checks(&graph),
+            inputs: InputRules::of(&graph),
             counts_tokens: graph.values.iter().any(|v| v.ty.depends_on(Symbol::T)),
             pool: Pool::new(states),
             plan,

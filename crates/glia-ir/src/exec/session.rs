@@ -175,7 +175,7 @@ pub(super) fn run_all(
 
 /// Checks one sequence's inputs and limits, before any work.
 fn check(shared: &Shared, session: &Session, given: &[(&str, Tensor)], options: &RunOptions) -> Result<Run, ExecError> {
-    let given = inputs::check(&shared.plan.graph, &shared.ids, given, session.pos)?;
+    let given = inputs::check(&shared.plan.graph, &shared.inputs, given, session.pos)?;
     let max = shared.config.max_context;
     let needed = session.pos.saturating_add(given.n_tokens);
     if needed > max {

@@ -155,10 +155,7 @@ impl<'a> StepRun<'a> {
             }
             ValueSource::WantedRows => ints(self.wanted.iter().map(|&w| w as i32).collect()),
             _ => {
-                let at = graph
-                    .inputs()
-                    .position(|(input, _)| input == id)
-                    .ok_or(ExecError::NoTokens)?;
+                let at = self.shared.inputs.position(id).ok_or(ExecError::NoTokens)?;
                 let has_rows = graph.value(id).ty.dims.first() == Some(&Dim::T);
                 let mut pieces = Vec::with_capacity(self.pieces.len());
                 for piece in self.pieces {
@@ -196,9 +193,8 @@ impl<'a> StepRun<'a> {
                 return Err(ExecError::WrongOutput {
                     backend: region.backend_name.clone(),
                     value: value.name.clone(),
-                    expected: expected(&value.ty, &self.sizes),
-                    dtype: tensor.dtype(),
-                    shape: *tensor.shape(),
+                    expected: planned.map_or(value.ty.clone(), |shape| ValueType::fixed(value.ty.dtype, &shape)),
+                    got: ValueType::fixed(tensor.dtype(), tensor.shape()),
                 });
             }
             self.wires[wire] = Some(Carried {
@@ -249,13 +245,6 @@ impl<'a> StepRun<'a> {
             }
         }
         Ok(of_pieces)
-    }
-}
-
-fn expected(ty: &ValueType, sizes: &Sizes) -> String {
-    match ty.shape(sizes) {
-        Some(shape) => format!("{} {shape}", ty.dtype),
-        None => ty.to_string(),
     }
 }
 

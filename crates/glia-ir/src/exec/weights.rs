@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use glia_core::{BackendError, ConstId, ConstSource, DType, Shape, Tensor};
+use glia_core::{BackendError, ConstId, ConstSource, DType, Shape, Tensor, ValueType};
 
 use super::ExecError;
 use crate::graph::{Graph, Vid};
@@ -95,8 +95,7 @@ pub(super) fn check(graph: &Graph, source: &dyn WeightSource) -> Result<(), Exec
             return Err(ExecError::WeightMismatch {
                 name: value.name.clone(),
                 expected: value.ty.clone(),
-                dtype,
-                shape,
+                got: ValueType::fixed(dtype, &shape),
             });
         }
     }
@@ -114,8 +113,7 @@ pub(super) fn read(graph: &Graph, id: Vid, source: &dyn WeightSource) -> Result<
         return Err(ExecError::WeightMismatch {
             name: value.name.clone(),
             expected: value.ty.clone(),
-            dtype: tensor.dtype(),
-            shape: *tensor.shape(),
+            got: ValueType::fixed(tensor.dtype(), tensor.shape()),
         });
     }
     Ok(tensor)

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use glia_core::{Backend, DType, MemorySpace, Segment, Sizes};
 
-use crate::graph::{Graph, ValueSource, Vid};
+use crate::graph::{Graph, Vid};
 
 /// What fixes the sizes that are planned for.
 #[derive(Clone, Copy, Debug)]
@@ -157,15 +157,16 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A border without a row per token cannot carry several sequences.
+    /// What carries more than rows keeps sequences, or the pieces of a run, apart.
     fn check_borders(&mut self) {
-        let crossing = self.regions.iter().flat_map(|r| r.exports.iter().chain(&r.imports));
-        for &wire in crossing.chain(&self.outputs) {
+        for &wire in self.regions.iter().flat_map(|r| r.exports.iter().chain(&r.imports)) {
             let value = self.graph.value(self.wires[wire]);
-            let injected = value.source.injected().is_some();
-            if !injected && value.source != ValueSource::Weight {
+            if value.source.injected().is_none() {
                 self.rows.note_border(&value.name, &value.ty);
             }
+        }
+        for output in &self.graph.outputs {
+            self.rows.note_output(&output.name, &self.graph.value(output.value).ty);
         }
     }
 }

@@ -75,10 +75,18 @@ impl RowFlow {
         self.batch.as_deref()
     }
 
-    /// A border or output without a row per token carries one sequence only, and its chunks do not join.
+    /// What crosses regions without a row per token carries one sequence only.
     pub(super) fn note_border(&mut self, name: &str, ty: &ValueType) {
         if !by_rows(ty) {
-            self.refuse(&format!("`{name}` {ty} has no row per token"));
+            self.batch
+                .get_or_insert_with(|| format!("`{name}` {ty} has no row per token"));
+        }
+    }
+
+    /// Pieces of an output without a row per token do not join either.
+    pub(super) fn note_output(&mut self, name: &str, ty: &ValueType) {
+        if !by_rows(ty) {
+            self.refuse(&format!("output `{name}` {ty} has no row per token"));
         }
     }
 
