@@ -34,6 +34,43 @@ use prepare::Shared;
 /// that it brings along, so that simple use stays simple.
 ///
 /// Inputs go by name; `pos`, `positions` and `wanted_rows` are injected. Outputs come back by name, on the host.
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::Arc;
+///
+/// use glia_core::{Backend, BackendError, DType, Dim, Op, Tensor, ValueType};
+/// use glia_ir::{ExecConfig, GraphBuilder, GraphExecutor};
+///
+/// /// Three methods make a backend.
+/// struct Doubler;
+///
+/// impl Backend for Doubler {
+///     fn name(&self) -> &str {
+///         "doubler"
+///     }
+///     fn supports(&self, op: &Op) -> bool {
+///         matches!(op, Op::Scale { .. })
+///     }
+///     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+///         let Op::Scale { factor } = op else { return Ok(vec![]) };
+///         let values: Vec<f32> = inputs[0].as_f32()?.iter().map(|x| x * factor).collect();
+///         Ok(vec![Tensor::from_f32(*inputs[0].shape(), &values)?])
+///     }
+/// }
+///
+/// let mut b = GraphBuilder::new("twice");
+/// let x = b.input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(2)]))?;
+/// let y = b.node1("double", Op::Scale { factor: 2.0 }, &[x])?;
+/// b.output("y", y)?;
+///
+/// let weights: HashMap<String, Tensor> = HashMap::new();
+/// let mut executor =
+///     GraphExecutor::prepare(b.finish()?, weights, vec![Arc::new(Doubler)], ExecConfig::default())?;
+/// let outputs = executor.run(&[("x", Tensor::from_f32([1, 2], &[3.0, 4.0])?)])?;
+/// assert_eq!(outputs.get("y").unwrap().as_f32()?, [6.0, 8.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct GraphExecutor {
     shared: Arc<Shared>,
     session: Session,

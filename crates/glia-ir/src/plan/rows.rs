@@ -189,3 +189,105 @@ fn ty_first(graph: &Graph, node: &Node) -> Dim {
         .copied()
         .unwrap_or(Dim::fixed(1))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GraphBuilder;
+    use glia_core::{Binary, DType, Sdpa};
+
+    /// What is said of a graph that `build` makes from rows `[T, 4]`; `None` when all is allowed.
+    fn why(build: impl FnOnce(&mut GraphBuilder, Vid) -> Vid) -> (bool, bool) {
+        let mut b = GraphBuilder::new("rows");
+        let x = b
+            .input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(4)]))
+            .unwrap();
+        let y = build(&mut b, x);
+        b.output("y", y).unwrap();
+        let graph = b.finish().unwrap();
+        let mut rows = RowFlow::of(&graph);
+        rows.note_output("y", &graph.value(graph.outputs[0].value).ty);
+        (rows.why_not_split().is_none(), rows.why_not_batch().is_none())
+    }
+
+    fn attention(b: &mut GraphBuilder, x: Vid, causal: bool, cached: bool) -> Vid {
+        let heads = b.node1("heads", Op::Reshape { dims: vec![-1, 1, 4] }, &[x]).unwrap();
+        let (k, v) = if cached {
+            b.kv_cache("kv", heads, heads).unwrap()
+        } else {
+            (heads, heads)
+        };
+        let sdpa = Sdpa {
+            scale: 1.0,
+            causal,
+            window: None,
+            softcap: None,
+            mask: false,
+            sinks: false,
+        };
+        b.sdpa("sdpa", [heads, k, v], &[], sdpa).unwrap()
+    }
+
+    const BOTH: (bool, bool) = (true, true);
+    const NEITHER: (bool, bool) = (false, false);
+
+    #[test]
+    fn what_works_row_by_row_may_be_split_and_batched() {
+        let norm = Op::RmsNorm {
+            eps: 1e-5,
+            plus_one: false,
+        };
+        assert_eq!(why(|b, x| b.node1("n", norm, &[x]).unwrap()), BOTH);
+        assert_eq!(why(|b, x| b.node1("n", Op::Softmax { axis: 1 }, &[x]).unwrap()), BOTH);
+        assert_eq!(why(|b, x| b.node1("n", Op::Concat { axis: 1 }, &[x, x]).unwrap()), BOTH);
+        assert_eq!(
+            why(|b, x| b.node1("n", Op::Binary(Binary::Mul), &[x, x]).unwrap()),
+            BOTH
+        );
+        assert_eq!(why(|b, x| attention(b, x, true, true)), BOTH);
+        let wanted = |b: &mut GraphBuilder, x| {
+            let w = b.wanted_rows();
+            b.node1("n", Op::Gather { axis: 0 }, &[x, w]).unwrap()
+        };
+        assert_eq!(why(wanted), BOTH);
+    }
+
+    #[test]
+    fn what_mixes_rows_may_not() {
+        for op in [
+            Op::Softmax { axis: 0 },
+            Op::Sum { axis: 0, keep: true },
+            Op::Mean { axis: 0, keep: false },
+            Op::Transpose { a: 0, b: 1 },
+            Op::Slice {
+                axis: 0,
+                start: 0,
+                end: Some(1),
+            },
+            Op::Reshape { dims: vec![-1, 2] },
+            Op::Argmax { axis: 0 },
+            Op::Concat { axis: 0 },
+            Op::Repeat { axis: 0, n: 2 },
+        ] {
+            assert_eq!(why(|b, x| b.node1("n", op.clone(), &[x]).unwrap()), NEITHER, "{op}");
+        }
+        // A single position stands for one sequence and one chunk only.
+        let pos = |b: &mut GraphBuilder, _| {
+            let pos = b.pos();
+            b.node1("n", Op::Cast { to: DType::F32 }, &[pos]).unwrap()
+        };
+        assert_eq!(why(pos), NEITHER);
+        // Taint survives a shape that looks like rows again.
+        let back = |b: &mut GraphBuilder, x| {
+            let mean = b.node1("mean", Op::Mean { axis: 0, keep: true }, &[x]).unwrap();
+            b.node1("n", Op::Binary(Binary::Sub), &[x, mean]).unwrap()
+        };
+        assert_eq!(why(back), NEITHER);
+    }
+
+    #[test]
+    fn attention_splits_only_when_causal_over_a_cache() {
+        assert_eq!(why(|b, x| attention(b, x, false, true)), (false, true));
+        assert_eq!(why(|b, x| attention(b, x, true, false)), NEITHER);
+    }
+}
