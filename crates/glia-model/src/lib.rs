@@ -4,12 +4,23 @@
 
 #![deny(unsafe_code)]
 
+pub mod config;
 pub mod family;
+pub mod generate;
 pub mod gguf;
+mod memory;
 #[allow(unsafe_code)]
 mod mmap;
+pub mod model;
 #[doc(hidden)]
 pub mod proof;
+pub mod safetensors;
 pub mod sample;
 mod stop;
+pub mod template;
 pub mod tokenizer;
+mod weights;
+
+pub use generate::{Event, FinishReason, GenerateParams, Generation};
+pub use model::{Model, ModelError, ModelFile, ModelSession, Options, WantedRows};
+pub use sample::SampleParams;

@@ -1,5 +1,6 @@
 //! Runners of golden cases, shared by the tests and by `cargo xtask goldens`.
 
+pub mod models;
 pub mod templates;
 pub mod tokenizers;
 

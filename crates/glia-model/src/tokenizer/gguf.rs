@@ -111,8 +111,13 @@ impl GgufEngine {
         for part in self.special.partition(text, how.parse_special) {
             match part {
                 Part::Token(id) => {
+                    let in_text = self.prefix_once && self.vocab.kind(id) == TokenKind::UserDefined;
+                    if in_text && after_special {
+                        // The blank before the first word goes before a user-defined piece as well.
+                        out.extend(self.blank_prefix());
+                    }
                     out.push(id);
-                    after_special |= !self.prefix_once || self.vocab.kind(id) == TokenKind::Control;
+                    after_special = !in_text;
                     strip = self.rstrip.contains(&id);
                 }
                 Part::Text(text) => {
@@ -128,6 +133,14 @@ impl GgufEngine {
             }
         }
         Ok(())
+    }
+
+    /// The token of the blank that is put before a text.
+    fn blank_prefix(&self) -> Option<u32> {
+        match &self.algorithm {
+            Algorithm::Spm { options, .. } if options.add_prefix => self.vocab.plain_id("\u{2581}".as_bytes()),
+            _ => None,
+        }
     }
 
     fn encode_text(&self, text: &str, after_special: bool, out: &mut Vec<u32>) -> Result<()> {
