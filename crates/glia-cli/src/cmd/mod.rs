@@ -1,0 +1,8 @@
+//! One module per command.
+
+pub mod bench;
+pub mod devices;
+pub mod engine;
+pub mod inspect;
+pub mod perplexity;
+pub mod run;

@@ -1,0 +1,217 @@
+//! The front door: a path becomes a [`Model`] that generates text.
+
+mod error;
+mod file;
+mod options;
+mod session;
+mod source;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use glia_core::Backend;
+use glia_ir::{ExecConfig, GraphExecutor, Plan};
+use serde_json::Value;
+
+pub use error::ModelError;
+pub use file::{Card, ModelFile};
+pub use options::Options;
+pub use session::{ModelSession, WantedRows};
+
+use crate::generate::{GenerateParams, Generation};
+use crate::template::{ChatInput, ChatTemplate};
+use crate::tokenizer::Tokenizer;
+
+/// The small model that is compiled in: a llama of 3.7 M parameters trained on Shakespeare's plays.
+#[cfg(feature = "demo")]
+pub(crate) static DEMO: &[u8] = include_bytes!("../../../../assets/bard-3.7m-q8_0.gguf");
+
+/// A model ready to run: executor, tokenizer and chat template. Shared freely between threads.
+pub struct Model {
+    executor: GraphExecutor,
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+    max_context: usize,
+    n_vocab: usize,
+}
+
+impl Model {
+    /// Opens a GGUF file (any part of a split one), a folder with `config.json` and safetensors, or one safetensors
+    /// file beside its `config.json`, on the CPU.
+    ///
+    /// # Errors
+    /// [`ModelError`], naming the file, field, weight or node.
+    #[cfg(feature = "cpu")]
+    pub fn open(path: impl AsRef<Path>) -> Result<Model, ModelError> {
+        Model::open_with(path, Options::default())
+    }
+
+    /// As [`Model::open`], with options.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<Model, ModelError> {
+        Model::load(ModelFile::open(path.as_ref(), &options)?, options)
+    }
+
+    /// The model that is compiled into the crate.
+    ///
+    /// # Errors
+    /// [`ModelError`] when the options do not fit.
+    #[cfg(feature = "demo")]
+    pub fn open_demo_with(options: Options) -> Result<Model, ModelError> {
+        Model::load(ModelFile::open_demo(&options)?, options)
+    }
+
+    /// [`Model::open_demo_with`] the default options.
+    ///
+    /// # Errors
+    /// As [`Model::open_demo_with`].
+    #[cfg(all(feature = "demo", feature = "cpu"))]
+    pub fn open_demo() -> Result<Model, ModelError> {
+        Model::open_demo_with(Options::default())
+    }
+
+    /// Prepares what [`ModelFile::open`] has read. The vocabulary is built on a thread of its own meanwhile.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn load(file: ModelFile, options: Options) -> Result<Model, ModelError> {
+        let backends = match options.backends.clone() {
+            Some(backends) => backends,
+            None => default_backends()?,
+        };
+        let max_context = file.max_context(&options)?;
+        let (tokenizer, executor) = std::thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| file.tokenizer(&options));
+            let executor = executor(&file, &options, backends, max_context);
+            let tokenizer = tokenizer
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (tokenizer, executor)
+        });
+        let (tokenizer, executor) = (tokenizer?, executor?);
+        let template = file.chat_template(&tokenizer)?;
+        Ok(Model {
+            executor,
+            tokenizer,
+            template,
+            max_context,
+            n_vocab: file.spec().vocab,
+        })
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// The executor, for those who want logits.
+    pub fn executor(&self) -> &GraphExecutor {
+        &self.executor
+    }
+
+    /// The plan: who runs what, lifetimes, memory.
+    pub fn plan(&self) -> &Plan {
+        self.executor.plan()
+    }
+
+    /// Tokens that prompt and answer may have together.
+    pub fn max_context(&self) -> usize {
+        self.max_context
+    }
+
+    /// Columns of the logits.
+    pub fn n_vocab(&self) -> usize {
+        self.n_vocab
+    }
+
+    /// Whether the file brings a chat template.
+    pub fn has_chat_template(&self) -> bool {
+        self.template.is_some()
+    }
+
+    /// A new sequence.
+    ///
+    /// # Errors
+    /// [`ModelError`] when memory is out.
+    pub fn session(&self) -> Result<ModelSession<'_>, ModelError> {
+        ModelSession::new(self)
+    }
+
+    /// Goes on from a text as it is, without chat template.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn generate(&self, prompt: &str, params: GenerateParams) -> Result<Generation<'_>, ModelError> {
+        self.generate_ids(&self.tokenizer.encode_prompt(prompt, true)?, params)
+    }
+
+    /// Goes on from token ids.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn generate_ids(&self, prompt: &[u32], params: GenerateParams) -> Result<Generation<'_>, ModelError> {
+        Generation::new(&self.tokenizer, self.session()?, prompt, params, self.max_context)
+    }
+
+    /// Answers a conversation of `{"role", "content"}` messages through the chat template.
+    ///
+    /// # Errors
+    /// [`ModelError`].
+    pub fn chat(&self, messages: &[Value], params: GenerateParams) -> Result<Generation<'_>, ModelError> {
+        self.generate_ids(&self.chat_ids(messages)?, params)
+    }
+
+    /// The ids of a conversation, up to where the answer begins.
+    ///
+    /// # Errors
+    /// [`ModelError::NoChatTemplate`], and what the template refuses.
+    pub fn chat_ids(&self, messages: &[Value]) -> Result<Vec<u32>, ModelError> {
+        let template = self.template.as_ref().ok_or(ModelError::NoChatTemplate)?;
+        // Control tokens within a message are plain text: a message cannot end its own turn.
+        let messages = self.tokenizer.guard_json(&Value::Array(messages.to_vec()));
+        let input = ChatInput {
+            messages,
+            add_generation_prompt: true,
+            ..ChatInput::default()
+        };
+        Ok(self.tokenizer.encode_guarded(&template.render(&input)?)?)
+    }
+
+    /// Whether the model wants its beginning-of-sequence token first.
+    pub fn adds_bos(&self) -> bool {
+        let first = self
+            .tokenizer
+            .encode("a", true, false)
+            .ok()
+            .and_then(|ids| ids.first().copied());
+        first.is_some() && first == self.tokenizer.bos()
+    }
+}
+
+#[cfg(feature = "cpu")]
+fn default_backends() -> Result<Vec<Arc<dyn Backend>>, ModelError> {
+    Ok(vec![Arc::new(glia_backend_cpu::CpuBackend::new())])
+}
+
+#[cfg(not(feature = "cpu"))]
+fn default_backends() -> Result<Vec<Arc<dyn Backend>>, ModelError> {
+    Err(ModelError::NoBackend)
+}
+
+fn executor(
+    file: &ModelFile,
+    options: &Options,
+    backends: Vec<Arc<dyn Backend>>,
+    max_context: usize,
+) -> Result<GraphExecutor, ModelError> {
+    let config = ExecConfig::default()
+        .with_precision(options.precision)
+        .with_max_context(max_context)
+        .with_max_step_tokens(options.max_step_tokens.clamp(1, max_context))
+        .with_max_intermediate_bytes(options.max_intermediate_bytes)
+        .with_kv_dtypes(options.kv_dtypes())
+        .with_profile(options.profile);
+    Ok(GraphExecutor::prepare(file.graph()?, file.weights(), backends, config)?)
+}

@@ -1,0 +1,223 @@
+//! Safetensors: single files and sharded sets with an index, over memory maps.
+//!
+//! Format: 8 bytes of header length, a JSON header, the data. The `safetensors` crate checks the header; what it says of
+//! a bad one is put into words that name the file and the cure.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use glia_core::{ByteSource, DType, Shape, Tensor};
+use safetensors::{Dtype, SafeTensors};
+
+use crate::config;
+
+/// Why a safetensors file was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // Field names are the words of the messages.
+pub enum SafetensorsError {
+    #[error("{file}: {source}")]
+    Io { file: String, source: std::io::Error },
+    #[error("{file}: {reason}")]
+    Header { file: String, reason: String },
+    #[error("{file}: tensor `{tensor}`: {reason}")]
+    Tensor {
+        file: String,
+        tensor: String,
+        reason: String,
+    },
+    #[error(transparent)]
+    Index(#[from] config::ConfigError),
+}
+
+struct Entry {
+    dtype: DType,
+    shape: Shape,
+    range: std::ops::Range<usize>,
+    part: usize,
+}
+
+/// An open file, or set of shards.
+pub struct SafetensorsFile {
+    path: String,
+    parts: Vec<(String, Arc<dyn ByteSource>)>,
+    entries: HashMap<String, Entry>,
+}
+
+fn dtype(dtype: Dtype) -> Option<DType> {
+    Some(match dtype {
+        Dtype::F32 => DType::F32,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F64 => DType::F64,
+        Dtype::I8 => DType::I8,
+        Dtype::I16 => DType::I16,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        Dtype::U8 => DType::U8,
+        Dtype::BOOL => DType::Bool,
+        _ => return None,
+    })
+}
+
+/// What a header that the crate refuses most likely means.
+fn explain(bytes: &[u8], error: &str) -> String {
+    if bytes.starts_with(b"version https://git-lfs") {
+        return "is a Git LFS pointer, not model data: fetch the file itself with `git lfs pull`".to_owned();
+    }
+    if bytes.trim_ascii_start().starts_with(b"<") {
+        return "is an HTML or XML page, not model data: fetch the file again".to_owned();
+    }
+    let Some(head) = bytes.first_chunk::<8>() else {
+        return format!(
+            "has {} bytes, a safetensors file at least 8: fetch it again",
+            bytes.len()
+        );
+    };
+    let declared = u64::from_le_bytes(*head);
+    if declared > bytes.len() as u64 - 8 {
+        return format!(
+            "declares a header of {declared} bytes but has {} in all: it is incomplete, or no safetensors file; fetch it \
+             again",
+            bytes.len()
+        );
+    }
+    format!("is damaged or incomplete ({error}); fetch it again")
+}
+
+impl SafetensorsFile {
+    /// Opens one file.
+    ///
+    /// # Errors
+    /// [`SafetensorsError`].
+    pub fn open(path: &Path, mmap: bool) -> Result<SafetensorsFile, SafetensorsError> {
+        let mut file = SafetensorsFile {
+            path: path.display().to_string(),
+            parts: Vec::new(),
+            entries: HashMap::new(),
+        };
+        file.add(path, mmap)?;
+        Ok(file)
+    }
+
+    /// Opens the set that an index lists.
+    ///
+    /// # Errors
+    /// [`SafetensorsError`]; also when the index names a tensor that no shard holds.
+    pub fn open_sharded(index: &Path, mmap: bool) -> Result<SafetensorsFile, SafetensorsError> {
+        let name = index.display().to_string();
+        let error = |reason: String| SafetensorsError::Header {
+            file: name.clone(),
+            reason,
+        };
+        let object = config::read_object(index)?;
+        let map = object.get("weight_map").and_then(|m| m.as_object());
+        let map = map.ok_or_else(|| error("weight_map is missing or no object".to_owned()))?;
+        let mut shards: Vec<&str> = Vec::new();
+        for (tensor, shard) in map {
+            let shard = shard
+                .as_str()
+                .ok_or_else(|| error(format!("weight_map.{tensor} is no file name")))?;
+            if shard.contains(['/', '\\']) || shard == ".." {
+                return Err(error(format!("weight_map.{tensor}: `{shard}` leaves the folder")));
+            }
+            shards.push(shard);
+        }
+        shards.sort_unstable();
+        shards.dedup();
+        let mut file = SafetensorsFile {
+            path: name.clone(),
+            parts: Vec::new(),
+            entries: HashMap::new(),
+        };
+        for shard in shards {
+            file.add(&index.with_file_name(shard), mmap)?;
+        }
+        match map.keys().find(|t| !file.entries.contains_key(*t)) {
+            Some(tensor) => Err(error(format!("tensor `{tensor}` is in none of the shards"))),
+            None => Ok(file),
+        }
+    }
+
+    fn add(&mut self, path: &Path, mmap: bool) -> Result<(), SafetensorsError> {
+        let name = path.display().to_string();
+        let source = crate::mmap::open(path, mmap).map_err(|source| SafetensorsError::Io {
+            file: name.clone(),
+            source,
+        })?;
+        let bytes = source.bytes();
+        let header = |e: String| SafetensorsError::Header {
+            file: name.clone(),
+            reason: explain(bytes, &e),
+        };
+        let (header_len, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| header(e.to_string()))?;
+        let data = header_len
+            .checked_add(8)
+            .ok_or_else(|| header("header length".to_owned()))?;
+        for (tensor, info) in metadata.tensors() {
+            let error = |reason: String| SafetensorsError::Tensor {
+                file: name.clone(),
+                tensor: tensor.clone(),
+                reason,
+            };
+            let dtype = dtype(info.dtype).ok_or_else(|| error(format!("dtype {:?} is not supported", info.dtype)))?;
+            let shape = Shape::try_new(&info.shape).ok_or_else(|| error("has too many dimensions".to_owned()))?;
+            let at = |offset: usize| data.checked_add(offset).filter(|&end| end <= bytes.len());
+            let range = at(info.data_offsets.0).zip(at(info.data_offsets.1));
+            let (start, end) = range.ok_or_else(|| error("its data end after the file".to_owned()))?;
+            let entry = Entry {
+                dtype,
+                shape,
+                range: start..end,
+                part: self.parts.len(),
+            };
+            if self.entries.insert(tensor.clone(), entry).is_some() {
+                return Err(error("is there twice".to_owned()));
+            }
+        }
+        self.parts.push((name, Arc::clone(&source)));
+        Ok(())
+    }
+
+    /// The path that was opened.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Bytes of all files.
+    pub fn size_bytes(&self) -> usize {
+        self.parts.iter().map(|(_, s)| s.bytes().len()).sum()
+    }
+
+    /// Names of all tensors, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.entries.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Dtype and shape of a tensor.
+    pub fn meta(&self, name: &str) -> Option<(DType, Shape)> {
+        self.entries.get(name).map(|e| (e.dtype, e.shape))
+    }
+
+    /// A tensor over the map, without a copy.
+    ///
+    /// # Errors
+    /// [`SafetensorsError::Tensor`].
+    pub fn tensor(&self, name: &str) -> Result<Tensor, SafetensorsError> {
+        let error = |file: &str, reason: String| SafetensorsError::Tensor {
+            file: file.to_owned(),
+            tensor: name.to_owned(),
+            reason,
+        };
+        let entry = self
+            .entries
+            .get(name)
+            .ok_or_else(|| error(&self.path, "is not in the file".to_owned()))?;
+        let (file, source) = &self.parts[entry.part];
+        Tensor::shared(entry.dtype, entry.shape, Arc::clone(source), entry.range.clone())
+            .map_err(|e| error(file, e.to_string()))
+    }
+}
