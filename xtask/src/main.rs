@@ -1,2 +1,54 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: what developers and CI run. One module per command; nothing here is part of the published crates.
+
+mod bench;
+mod check;
+mod goldens;
+mod house;
+mod models;
+mod sh;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What every command returns; the text says what failed and what to do.
+type Outcome = Result<(), String>;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Developer tasks of the glia workspace")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Format, lints, house rules, documentation, other targets
+    Check,
+    /// Every test and every golden case; lists what was skipped
+    Test,
+    /// Criterion benches, or a whole model beside a peer
+    Bench(bench::Args),
+    /// Fetch real models into a folder
+    Models(models::Args),
+    /// Run the golden cases of a folder
+    Goldens(goldens::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Args::parse().command {
+        Command::Check => check::run(),
+        Command::Test => test::run(),
+        Command::Bench(args) => bench::run(&args),
+        Command::Models(args) => models::run(&args),
+        Command::Goldens(args) => goldens::run(&args),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `cargo xtask goldens`: runs whatever cases a folder of golden files holds and prints a table of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use glia_model::proof::{self, CaseResult, Outcome as Case};
+
+use crate::Outcome;
+
+/// Which cases, on what.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A folder with any of models, ops, quants, tokenizers
+    dir: PathBuf,
+    /// The backend that runs ops and models
+    #[arg(long, default_value = "cpu")]
+    backend: String,
+    /// Cases that are not supported yet fail too
+    #[arg(long)]
+    strict: bool,
+    /// Only cases whose name contains this
+    #[arg(long, default_value = "")]
+    filter: String,
+}
+
+/// Runs, prints, and fails if a case failed.
+pub fn run(args: &Args) -> Outcome {
+    if !args.dir.is_dir() {
+        return Err(format!("{}: no such folder", args.dir.display()));
+    }
+    if args.backend != "cpu" {
+        return Err(format!("--backend {}: not in this build; available: cpu", args.backend));
+    }
+    let results: Vec<CaseResult> = cases(&args.dir)
+        .into_iter()
+        .filter(|c| c.name.contains(&args.filter))
+        .collect();
+    report(&args.dir, &results, args.strict)
+}
+
+/// All cases of a folder, as `cargo xtask test` runs them.
+pub fn run_folder(dir: &Path) -> Outcome {
+    if !dir.is_dir() {
+        return Err(format!("{}: no such folder", dir.display()));
+    }
+    report(dir, &cases(dir), false)
+}
+
+fn cases(dir: &Path) -> Vec<CaseResult> {
+    let mut results = Vec::new();
+    let tokenizers = dir.join("tokenizers");
+    if tokenizers.is_dir() {
+        results.extend(proof::tokenizers::run(&tokenizers, None));
+        results.extend(proof::templates::run(&tokenizers));
+    }
+    for kind in ["models", "ops", "quants"] {
+        if dir.join(kind).is_dir() {
+            let outcome = Case::Unsupported("this kind of case has no runner in this build".to_owned());
+            results.push(CaseResult {
+                name: format!("{kind}/*"),
+                outcome,
+            });
+        }
+    }
+    results
+}
+
+fn report(dir: &Path, results: &[CaseResult], strict: bool) -> Outcome {
+    // Per kind: passed, failed, unsupported.
+    let mut kinds: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    println!("\ngolden cases of {}", dir.display());
+    for case in results {
+        let kind = case.name.split('/').next().unwrap_or("");
+        let (column, word, why) = match &case.outcome {
+            Case::Pass => (0, "pass", ""),
+            Case::Fail(why) => (1, "FAIL", why.as_str()),
+            Case::Unsupported(why) => (2, "unsupported", why.as_str()),
+        };
+        kinds.entry(kind).or_default()[column] += 1;
+        println!("{word:<12} {:<52} {why}", case.name);
+    }
+    println!("\n{:<14} {:>6} {:>6} {:>12}", "kind", "pass", "fail", "unsupported");
+    let mut sum = [0; 3];
+    for (kind, counts) in &kinds {
+        println!("{kind:<14} {:>6} {:>6} {:>12}", counts[0], counts[1], counts[2]);
+        sum.iter_mut().zip(counts).for_each(|(s, n)| *s += n);
+    }
+    println!("{:<14} {:>6} {:>6} {:>12}", "all", sum[0], sum[1], sum[2]);
+    let bad = sum[1] + if strict { sum[2] } else { 0 };
+    if results.is_empty() {
+        return Err(format!("{}: holds no golden case", dir.display()));
+    }
+    if bad == 0 {
+        Ok(())
+    } else {
+        Err(format!("{}: {bad} golden cases did not pass", dir.display()))
+    }
+}
