@@ -5,8 +5,8 @@
 
 pub mod exec;
 pub mod graph;
-pub mod plan;
 pub mod pass;
+pub mod plan;
 
 pub use exec::{
     ExecConfig, ExecError, ExecStats, GraphExecutor, NonFinite, Outputs, Passes, RunOptions, Session, WantedRows,

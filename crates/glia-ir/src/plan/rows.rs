@@ -290,4 +290,66 @@ mod tests {
         assert_eq!(why(|b, x| attention(b, x, false, true)), (false, true));
         assert_eq!(why(|b, x| attention(b, x, true, false)), NEITHER);
     }
+
+    /// A decoder as model families build it, before and after the passes.
+    #[test]
+    fn a_decoder_may_be_split_and_batched() {
+        let mut b = GraphBuilder::new("decoder");
+        let fixed = |dims: &[usize]| ValueType::fixed(DType::F32, dims);
+        let ids = b.input("input_ids", ValueType::new(DType::I32, [Dim::T])).unwrap();
+        let table = b.weight("embed", fixed(&[16, 8])).unwrap();
+        let (gain, freqs) = (
+            b.weight("gain", fixed(&[8])).unwrap(),
+            b.weight("freqs", fixed(&[2])).unwrap(),
+        );
+        let (wide, narrow) = (
+            b.weight("qkv", fixed(&[16, 8])).unwrap(),
+            b.weight("o", fixed(&[8, 8])).unwrap(),
+        );
+        let positions = b.positions();
+        let x = b.token_embed("embed", ids, table).unwrap();
+        let x = b.node1("scaled", Op::Scale { factor: 3.0 }, &[x]).unwrap();
+        let normed = b.rms_norm("norm", x, Some(gain), 1e-5, false).unwrap();
+        let qkv = b.matmul("qkv", normed, wide, None).unwrap();
+        let parts = b.split("parts", qkv, 1, &[8, 4, 4]).unwrap();
+        let rope = glia_core::Rope {
+            pairing: glia_core::RopePairing::NeoX,
+            scale: 1.0,
+            long_from: None,
+        };
+        let mut heads = Vec::new();
+        for (i, &part) in parts.iter().enumerate() {
+            let flat = Op::Reshape {
+                dims: vec![-1, if i == 0 { 2 } else { 1 }, 4],
+            };
+            let mut y = b.node1(&format!("heads{i}"), flat, &[part]).unwrap();
+            if i < 2 {
+                y = b
+                    .rope(&format!("rope{i}"), y, positions, freqs, None, rope.clone())
+                    .unwrap();
+            }
+            heads.push(y);
+        }
+        let (k, v) = b.kv_cache("kv", heads[1], heads[2]).unwrap();
+        let sdpa = Sdpa {
+            scale: 0.5,
+            causal: true,
+            window: Some(4),
+            softcap: Some(30.0),
+            mask: false,
+            sinks: false,
+        };
+        let y = b.sdpa("sdpa", [heads[0], k, v], &[], sdpa).unwrap();
+        let y = b.node1("merge", Op::Reshape { dims: vec![-1, 8] }, &[y]).unwrap();
+        let y = b.matmul("o", y, narrow, None).unwrap();
+        let x = b.node1("add", Op::Binary(Binary::Add), &[x, y]).unwrap();
+        let gate = b.node1("act", Op::Unary(glia_core::Unary::Silu), &[x]).unwrap();
+        let x = b.node1("gated", Op::Binary(Binary::Mul), &[gate, x]).unwrap();
+        let logits = b.matmul("head", x, table, None).unwrap();
+        b.output("logits", logits).unwrap();
+        let graph = b.finish().unwrap();
+        for graph in [crate::pass::optimize(&graph).unwrap(), graph] {
+            assert_eq!(RowFlow::of(&graph), RowFlow::default());
+        }
+    }
 }
