@@ -17,7 +17,14 @@ fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
 
 fn products(c: &mut Criterion) {
     let isa = Isa::detect();
-    for dtype in [DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q8_0, DType::F16, DType::F32] {
+    for dtype in [
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q5_0,
+        DType::Q8_0,
+        DType::F16,
+        DType::F32,
+    ] {
         // 16 MiB or more, so that one row reads beyond the second-level cache.
         let (n, k) = (16384, 2048);
         let w = weight(dtype, n, k);
@@ -25,7 +32,9 @@ fn products(c: &mut Criterion) {
         let mut group = c.benchmark_group(dtype.name());
         group.sample_size(10);
         group.throughput(Throughput::Bytes(w.size_bytes() as u64));
-        group.bench_function("pack", |b| b.iter(|| PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs")));
+        group.bench_function("pack", |b| {
+            b.iter(|| PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs"))
+        });
         for m in [1, 64] {
             let row = packed.act_row_bytes();
             let mut acts = vec![0u8; m * row];

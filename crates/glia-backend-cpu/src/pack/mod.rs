@@ -25,6 +25,13 @@ pub enum ActKind {
     Q8,
 }
 
+/// What the prepared rows of a matrix depend on: matrices of equal forms and k share them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum ActForm {
+    F32,
+    Q8 { n_scales: usize, offset: i32 },
+}
+
 /// Elements of k that the f32 kernel converts at a time: one 256-element block at most.
 const CHUNK_K: usize = 256;
 
@@ -130,6 +137,17 @@ impl PackedMatrix {
         match self.form {
             Form::Int(_) => ActKind::Q8,
             _ => ActKind::F32,
+        }
+    }
+
+    /// What prepared rows depend on.
+    pub(crate) fn act_form(&self) -> ActForm {
+        match self.form {
+            Form::Int(format) => ActForm::Q8 {
+                n_scales: format.n_scales,
+                offset: format.offset,
+            },
+            _ => ActForm::F32,
         }
     }
 

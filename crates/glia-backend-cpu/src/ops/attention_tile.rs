@@ -1,0 +1,186 @@
+//! The arithmetic of attention: one query row against one tile of keys and values, and the merging of splits.
+
+use crate::math::{exp, tanh};
+use crate::simd::{leveled, madd};
+use crate::state::{BLOCK_TOKENS, LANES};
+
+/// Running results of query rows: for each the largest score, the sum of weights and the weighted sum of values.
+pub(crate) struct Rows<'a> {
+    data: &'a mut [f32],
+    width: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// Over `data` of `n_rows * (v_dim + 2)`.
+    pub fn new(data: &'a mut [f32], n_rows: usize, v_dim: usize) -> Rows<'a> {
+        debug_assert_eq!(data.len(), n_rows * (v_dim + 2));
+        Rows { data, width: v_dim + 2 }
+    }
+
+    pub fn clear(&mut self) {
+        self.data.fill(0.0);
+        self.data
+            .iter_mut()
+            .step_by(self.width)
+            .for_each(|m| *m = f32::NEG_INFINITY);
+    }
+
+    pub fn row(&mut self, i: usize) -> &mut [f32] {
+        &mut self.data[i * self.width..(i + 1) * self.width]
+    }
+}
+
+/// Keys of a tile that a row sees.
+#[derive(Clone, Copy)]
+pub(crate) struct Visible {
+    pub from: usize,
+    pub to: usize,
+}
+
+leveled! {
+    /// Adds a tile to a row's running result. `mask` covers the visible keys.
+    pub(crate) fn add_tile(
+        query: &[f32],
+        keys: &[f32],
+        values: &[f32],
+        scale_and_cap: (f32, Option<f32>),
+        mask: Option<&[f32]>,
+        visible: Visible,
+        scores: &mut [f32],
+        row: &mut [f32],
+    ) {
+        let scores: &mut [f32; BLOCK_TOKENS] = match scores.try_into() { Ok(s) => s, Err(_) => return };
+        let Visible { from, to } = visible;
+        let mut sums = [[0f32; LANES]; BLOCK_TOKENS / LANES];
+        let stride = query.len() * LANES;
+        let (k0, rest) = keys.split_at(stride);
+        let (k1, rest) = rest.split_at(stride);
+        let (k2, k3) = rest.split_at(stride);
+        let (k0, k1, k2, k3) = (k0.as_chunks::<LANES>().0, k1.as_chunks::<LANES>().0, k2.as_chunks::<LANES>().0, k3.as_chunks::<LANES>().0);
+        for ((((&x, k0), k1), k2), k3) in query.iter().zip(k0).zip(k1).zip(k2).zip(k3) {
+            for (sum, key) in sums.iter_mut().zip([k0, k1, k2, k3]) {
+                for lane in 0..LANES {
+                    sum[lane] = madd::<FMA>(x, key[lane], sum[lane]);
+                }
+            }
+        }
+        let (scale, cap) = scale_and_cap;
+        for (s, sum) in scores.as_chunks_mut::<LANES>().0.iter_mut().zip(&sums) {
+            for lane in 0..LANES {
+                s[lane] = sum[lane] * scale;
+            }
+        }
+        if let Some(cap) = cap {
+            for s in scores.iter_mut() {
+                *s = cap * tanh(*s / cap);
+            }
+        }
+        if let Some(mask) = mask {
+            for (s, m) in scores[from..to].iter_mut().zip(mask) {
+                *s += m;
+            }
+        }
+        scores[..from].fill(f32::NEG_INFINITY);
+        scores[to..].fill(f32::NEG_INFINITY);
+        let mut most = [f32::NEG_INFINITY; LANES];
+        for s in scores.as_chunks::<LANES>().0 {
+            for lane in 0..LANES {
+                most[lane] = if s[lane] > most[lane] { s[lane] } else { most[lane] };
+            }
+        }
+        let (old, new) = (row[0], most.iter().fold(row[0], |m, &s| if s > m { s } else { m }));
+        let new = if new == f32::NEG_INFINITY && scores[from..to].iter().any(|s| s.is_nan()) { f32::NAN } else { new };
+        if new == f32::NEG_INFINITY {
+            return;
+        }
+        let mut total = [0f32; LANES];
+        for s in scores.as_chunks_mut::<LANES>().0 {
+            for lane in 0..LANES {
+                s[lane] = exp(s[lane] - new);
+                total[lane] += s[lane];
+            }
+        }
+        // Once the largest is NaN it stays: the comparison above never replaces it.
+        let keep = exp(old - new);
+        row[0] = new;
+        row[1] = row[1] * keep + sum16(&total);
+        let acc = &mut row[2..];
+        let width = acc.len();
+        let blocks = width / 64 * 64;
+        for first in (0..blocks).step_by(64) {
+            let mut sum = [0f32; 64];
+            let target = &mut acc[first..first + 64];
+            for (s, a) in sum.iter_mut().zip(target.iter()) {
+                *s = a * keep;
+            }
+            for j in from..to {
+                let (p, v) = (scores[j], &values[j * width + first..j * width + first + 64]);
+                for (s, &v) in sum.iter_mut().zip(v) {
+                    *s = madd::<FMA>(p, v, *s);
+                }
+            }
+            target.copy_from_slice(&sum);
+        }
+        let target = &mut acc[blocks..];
+        target.iter_mut().for_each(|a| *a *= keep);
+        for j in from..to {
+            let p = scores[j];
+            for (a, &v) in target.iter_mut().zip(&values[j * width + blocks..(j + 1) * width]) {
+                *a = madd::<FMA>(p, v, *a);
+            }
+        }
+    }
+}
+
+/// Sum of 16 lanes, always in this order.
+#[inline(always)]
+fn sum16(lanes: &[f32; LANES]) -> f32 {
+    let mut eight = [0f32; 8];
+    for i in 0..8 {
+        eight[i] = lanes[i] + lanes[i + 8];
+    }
+    let four = [
+        eight[0] + eight[4],
+        eight[1] + eight[5],
+        eight[2] + eight[6],
+        eight[3] + eight[7],
+    ];
+    (four[0] + four[2]) + (four[1] + four[3])
+}
+
+leveled! {
+    /// Adds the result of a split to the total of the splits before it.
+    pub(crate) fn merge(total: &mut [f32], part: &[f32]) {
+        if part[0] == f32::NEG_INFINITY {
+            return;
+        }
+        if total[0] == f32::NEG_INFINITY {
+            total.copy_from_slice(part);
+            return;
+        }
+        let most = if part[0] > total[0] { part[0] } else { total[0] };
+        let (a, b) = (exp(total[0] - most), exp(part[0] - most));
+        total[0] = most;
+        for (t, &p) in total[1..].iter_mut().zip(&part[1..]) {
+            *t = madd::<FMA>(p, b, *t * a);
+        }
+    }
+}
+
+/// The weighted mean of the values; zeros for a row that sees no key.
+pub(crate) fn finish(row: &[f32], sink: Option<f32>, out: &mut [f32]) {
+    let (mut sum, mut factor) = (row[1], 1.0);
+    if let Some(sink) = sink {
+        let most = if sink > row[0] { sink } else { row[0] };
+        factor = exp(row[0] - most);
+        sum = sum * factor + exp(sink - most);
+    }
+    if row[0] == f32::NEG_INFINITY {
+        out.fill(0.0);
+        return;
+    }
+    let inverse = factor / sum;
+    for (o, &a) in out.iter_mut().zip(&row[2..]) {
+        *o = a * inverse;
+    }
+}

@@ -1,0 +1,201 @@
+//! Matrix products. Constant weights are packed, and rows of activations prepared once for all products that read
+//! them. Weights that are no constants are taken as they are: each row is decoded once per step.
+
+use std::sync::Arc;
+
+use glia_core::{BackendError, quant};
+
+use crate::arena::Chunk;
+use crate::error::invalid;
+use crate::kernel::{Kernel, Scratch, StepCx, Work, grown};
+use crate::pack::PackedMatrix;
+use crate::simd::{leveled, madd};
+
+/// `x [.., k]` by `w [n, k]`, or batched `[.., m, k]` by `[.., n, k]`.
+pub(crate) struct MatMul {
+    pub x: u32,
+    pub w: u32,
+    pub bias: Option<u32>,
+    pub out: u32,
+}
+
+struct Sizes {
+    n_batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+impl MatMul {
+    fn sizes(&self, cx: &StepCx<'_>) -> Result<Sizes, BackendError> {
+        let (x, w) = (cx.values.shape(self.x)?, cx.values.shape(self.w)?);
+        let rank = w.rank();
+        if rank < 2 || x.last_dim() != w.last_dim() {
+            return Err(invalid("matmul", format!("{x} by {w}")));
+        }
+        let n_batch = w[..rank - 2].iter().product();
+        let (n, k) = (w[rank - 2], w[rank - 1]);
+        let rows: usize = x[..x.rank() - 1].iter().product();
+        let m = if n_batch == 0 { 0 } else { rows / n_batch };
+        Ok(Sizes { n_batch, m, n, k })
+    }
+}
+
+impl Kernel for MatMul {
+    fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
+        let s = self.sizes(cx)?;
+        let n_items = if s.m == 0 { 0 } else { s.n_batch * s.n };
+        Ok(Work::split(
+            n_items,
+            s.m.saturating_add(1).saturating_mul(s.k) / 8,
+            cx.n_threads,
+        ))
+    }
+
+    fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, scratch: &mut Scratch) -> Result<(), BackendError> {
+        let s = self.sizes(cx)?;
+        let x = cx.values.read::<f32>(self.x)?;
+        let w = cx.values.bytes(self.w)?;
+        let dtype = cx.values.get(self.w)?.dtype;
+        let bias = match self.bias {
+            Some(id) => Some(cx.values.read::<f32>(id)?),
+            None => None,
+        };
+        let row_bytes = w.len() / (s.n_batch * s.n).max(1);
+        let weights = grown(&mut scratch.floats, s.k);
+        for item in chunk.items() {
+            let (batch, column) = (item / s.n, item % s.n);
+            quant::dequantize(dtype, &w[item * row_bytes..(item + 1) * row_bytes], weights)
+                .map_err(|e| invalid("matmul", e.to_string()))?;
+            let add = bias.map_or(0.0, |b| b[column]);
+            for row in batch * s.m..(batch + 1) * s.m {
+                let y = dot(cx.level, &x[row * s.k..(row + 1) * s.k], weights) + add;
+                let to: *mut f32 = cx.values.write_ptr(chunk, self.out, row * s.n + column, 1)?;
+                // SAFETY: in bounds by `write_ptr`; each column belongs to one chunk.
+                unsafe { to.write(y) };
+            }
+        }
+        Ok(())
+    }
+}
+
+leveled! {
+    /// Inner product, in an order that depends on the length only.
+    pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
+        let mut sums = [[0f32; 16]; 4];
+        let (a64, a_rest) = a.as_chunks::<64>();
+        let (b64, b_rest) = b.as_chunks::<64>();
+        for (a, b) in a64.iter().zip(b64) {
+            for i in 0..4 {
+                for lane in 0..16 {
+                    sums[i][lane] = madd::<FMA>(a[i * 16 + lane], b[i * 16 + lane], sums[i][lane]);
+                }
+            }
+        }
+        let mut total = 0f32;
+        for lane in 0..16 {
+            total += (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
+        }
+        for (a, b) in a_rest.iter().zip(b_rest) {
+            total = madd::<FMA>(*a, *b, total);
+        }
+        total
+    }
+}
+
+/// Rows of activations in the form of a packed matrix.
+pub(crate) struct Prepare {
+    pub x: u32,
+    pub weights: Arc<PackedMatrix>,
+    pub out: u32,
+}
+
+/// Rows of `x [.., k]`.
+fn n_rows(cx: &StepCx<'_>, x: u32, k: usize) -> Result<usize, BackendError> {
+    let shape = cx.values.shape(x)?;
+    if shape.rank() == 0 || shape.last_dim() != k {
+        return Err(invalid("matmul", format!("{shape} by a matrix of {k} columns")));
+    }
+    Ok(shape[..shape.rank() - 1].iter().product())
+}
+
+impl Kernel for Prepare {
+    fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
+        let k = self.weights.k();
+        Ok(Work::split(
+            if k == 0 { 0 } else { n_rows(cx, self.x, k)? },
+            k,
+            cx.n_threads,
+        ))
+    }
+
+    fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {
+        let (k, row_bytes) = (self.weights.k(), self.weights.act_row_bytes());
+        let items = chunk.items();
+        let x = &cx.values.read::<f32>(self.x)?[items.start * k..items.end * k];
+        let out: &mut [u8] = cx.values.write(chunk, self.out, row_bytes)?;
+        for (x, out) in x.chunks_exact(k).zip(out.chunks_exact_mut(row_bytes)) {
+            self.weights.prepare_row(x, out);
+        }
+        Ok(())
+    }
+}
+
+/// A product with a packed matrix.
+pub(crate) struct Packed {
+    pub x: u32,
+    /// The prepared rows; those of `x` itself for matrices that take F32.
+    pub acts: u32,
+    pub weights: Arc<PackedMatrix>,
+    pub bias: Option<u32>,
+    pub out: u32,
+}
+
+impl Packed {
+    /// Rows of a piece of work: enough to use a tile often, few enough to stay in cache.
+    const ROWS: usize = 64;
+
+    /// Pieces along the rows and tiles of a piece.
+    fn cut(&self, m: usize, n_threads: usize) -> (usize, usize) {
+        let blocks = m.div_ceil(Self::ROWS).max(1);
+        let tiles = self.weights.n_tiles();
+        // A tile times a row is about k * 16 operations; a piece should be worth the hand-out.
+        let least = (65_536 / (self.weights.k().max(1) * 16 * m.clamp(1, Self::ROWS)).max(1)).max(1);
+        let fair = (tiles * blocks).div_ceil(n_threads * 6);
+        (blocks, fair.clamp(least.min(8), least.max(8)).min(tiles.max(1)))
+    }
+}
+
+impl Kernel for Packed {
+    fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
+        let m = n_rows(cx, self.x, self.weights.k())?;
+        let (blocks, per) = self.cut(m, cx.n_threads);
+        Ok(Work::each(if m == 0 {
+            0
+        } else {
+            blocks * self.weights.n_tiles().div_ceil(per)
+        }))
+    }
+
+    fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {
+        let (n, row_bytes) = (self.weights.n(), self.weights.act_row_bytes());
+        let m = n_rows(cx, self.x, self.weights.k())?;
+        let (blocks, per) = self.cut(m, cx.n_threads);
+        let acts = cx.values.bytes(self.acts)?;
+        let bias = match self.bias {
+            Some(id) => Some(cx.values.read::<f32>(id)?),
+            None => None,
+        };
+        for item in chunk.items() {
+            // Pieces that share tiles follow each other.
+            let (block, first) = (item % blocks, item / blocks * per);
+            let rows = block * Self::ROWS..m.min((block + 1) * Self::ROWS);
+            let tiles = first..self.weights.n_tiles().min(first + per);
+            let out: *mut f32 = cx.values.write_ptr(chunk, self.out, rows.start * n, rows.len() * n)?;
+            let acts = &acts[rows.start * row_bytes..rows.end * row_bytes];
+            // SAFETY: `out` has these rows of `n` elements by `write_ptr`, and every (rows, tiles) is one item.
+            unsafe { self.weights.run(acts, rows.len(), tiles, bias, out, n) };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,189 @@
+//! A compiled program and the pool of its sequences.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+
+use glia_core::{
+    BackendError, CompileOptions, ConstId, Instr, Program, ProgramState, Segment, SeqId, StateOptions, Step, Tensor,
+    ValueKind,
+};
+
+use super::builder::{Builder, Lowered, check_ids, is_weight};
+use super::run::{Runner, run_step};
+use crate::error::{NAME, invalid, shape};
+use crate::isa::Isa;
+use crate::pack::PackedMatrix;
+use crate::simd::Level;
+use crate::state::{KvLayout, SequencePool};
+use crate::threads::Team;
+
+pub(crate) struct CompiledProgram {
+    pub segment: Segment,
+    pub lowered: Lowered,
+    pub team: Arc<Team>,
+    pub level: Level,
+    layout: KvLayout,
+    max_context: usize,
+    packed_bytes: usize,
+    description: String,
+}
+
+/// Lowers a segment; `None` leaves it to the interpreter.
+///
+/// # Errors
+/// [`BackendError`], naming the node.
+pub(crate) fn compile(
+    segment: &Segment,
+    options: &CompileOptions<'_>,
+    team: &Arc<Team>,
+    (isa, level): (Isa, Level),
+    description: String,
+) -> Result<Option<Arc<CompiledProgram>>, BackendError> {
+    let Some(layout) = KvLayout::new(segment, options.kv_dtypes)? else {
+        return Ok(None);
+    };
+    check_ids(segment)?;
+    let packed = pack_weights(segment, options, team, isa)?;
+    let packed_bytes = packed.values().map(|m| m.size_bytes()).sum();
+    let Some(builder) = Builder::new(segment, options, &layout, packed)? else {
+        return Ok(None);
+    };
+    let Some(lowered) = builder.lower()? else {
+        return Ok(None);
+    };
+    Ok(Some(Arc::new(CompiledProgram {
+        segment: segment.clone(),
+        lowered,
+        team: team.clone(),
+        level,
+        layout,
+        max_context: options.max_context,
+        packed_bytes,
+        description,
+    })))
+}
+
+/// Packs the constant matrices of all products, spread over the team; one that is used twice is packed once.
+fn pack_weights(
+    segment: &Segment,
+    options: &CompileOptions<'_>,
+    team: &Arc<Team>,
+    isa: Isa,
+) -> Result<HashMap<ConstId, Arc<PackedMatrix>>, BackendError> {
+    let mut jobs: Vec<(ConstId, &Instr)> = Vec::new();
+    for instr in &segment.instrs {
+        if let Some(&id) = instr.inputs.get(1)
+            && is_weight(segment, instr, id)
+            && let ValueKind::Const(c) = segment.value(id).kind
+            && jobs.iter().all(|(other, _)| *other != c)
+        {
+            jobs.push((c, instr));
+        }
+    }
+    let results: Vec<OnceLock<Result<PackedMatrix, BackendError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
+    let pack = |i: usize| -> Result<PackedMatrix, BackendError> {
+        let (id, instr) = jobs[i];
+        let tensor = options.consts.tensor(id)?;
+        let def = segment.value(instr.inputs[1]);
+        if def.ty.dtype != tensor.dtype() || def.ty.as_fixed().as_ref() != Some(tensor.shape()) {
+            let reason = format!(
+                "weight `{}` is {} {} instead of {}",
+                def.name,
+                tensor.dtype(),
+                tensor.shape(),
+                def.ty
+            );
+            return Err(shape("weight", reason));
+        }
+        let packed = PackedMatrix::pack(&tensor, options.precision, isa)?;
+        Ok(packed)
+    };
+    let turn = team.take_turn();
+    team.for_each(&turn, jobs.len(), &|i| {
+        let result = catch_unwind(AssertUnwindSafe(|| pack(i)));
+        let result =
+            result.unwrap_or_else(|_| Err(invalid("matmul", "packing panicked; this is a bug of the CPU backend")));
+        // Each index is handed out once, so the cell is empty.
+        let _ = results[i].set(result);
+    });
+    drop(turn);
+    let mut packed = HashMap::with_capacity(jobs.len());
+    for ((id, instr), result) in jobs.iter().zip(results) {
+        let result = result
+            .into_inner()
+            .unwrap_or_else(|| Err(invalid("matmul", "the weight was not packed")));
+        packed.insert(*id, Arc::new(result.map_err(|e| e.at(NAME, &instr.node, "matmul"))?));
+    }
+    Ok(packed)
+}
+
+impl Program for CompiledProgram {
+    fn open(self: Arc<Self>, options: &StateOptions) -> Result<Box<dyn ProgramState>, BackendError> {
+        let pool = SequencePool::new(self.layout.block_bytes, self.max_context, options.max_state_bytes);
+        let runner = Runner::new(&self);
+        Ok(Box::new(CompiledState {
+            program: self,
+            pool,
+            runner,
+        }))
+    }
+
+    fn weight_bytes(&self) -> usize {
+        let kept = self.lowered.consts.iter().filter(|t| !t.is_shared_source());
+        kept.map(Tensor::size_bytes)
+            .sum::<usize>()
+            .saturating_add(self.packed_bytes)
+    }
+
+    fn describe(&self) -> String {
+        let n = self.lowered.groups.len();
+        format!(
+            "{}, {} stages, {n} barriers",
+            self.description,
+            self.lowered.stages.len()
+        )
+    }
+}
+
+struct CompiledState {
+    program: Arc<CompiledProgram>,
+    pool: SequencePool,
+    runner: Runner,
+}
+
+impl ProgramState for CompiledState {
+    fn run(&mut self, step: &Step<'_>) -> Result<Vec<Tensor>, BackendError> {
+        step.check_cancelled()?;
+        self.pool.begin(step.rows, &mut self.runner.seqs)?;
+        run_step(&self.program, &mut self.runner, step)
+    }
+
+    fn commit(&mut self) {
+        self.pool.commit();
+    }
+
+    fn rollback(&mut self) {
+        self.pool.rollback();
+    }
+
+    fn create(&mut self, seq: SeqId) -> Result<(), BackendError> {
+        self.pool.create(seq)
+    }
+
+    fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<usize, BackendError> {
+        self.pool.fork(from, to, len)
+    }
+
+    fn truncate(&mut self, seq: SeqId, len: usize) -> usize {
+        self.pool.truncate(seq, len)
+    }
+
+    fn free(&mut self, seq: SeqId) {
+        self.pool.free(seq);
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.pool.state_bytes()
+    }
+}

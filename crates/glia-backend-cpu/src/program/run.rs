@@ -1,0 +1,279 @@
+//! One step: inputs checked, addresses resolved, then the team walks the stages together.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use glia_core::{BackendError, Dim, InputRole, OpTime, Sizes, Step, Symbol, Tensor, ValueKind};
+
+use super::compiled::CompiledProgram;
+use super::memory::{fresh_outputs, resolve};
+use crate::arena::{Arena, Chunk, RawValue, Values};
+use crate::error::{NAME, invalid, shape};
+use crate::kernel::{Scratch, StepCx, Work};
+use crate::state::SeqBlocks;
+use crate::threads::Barrier;
+
+/// What survives from step to step: memory, never meaning.
+pub(crate) struct Runner {
+    pub seqs: Vec<SeqBlocks>,
+    arena: Arena,
+    values: Vec<RawValue>,
+    work: Vec<Work>,
+    next: Vec<AtomicUsize>,
+    scratch: Vec<Mutex<Scratch>>,
+}
+
+impl Runner {
+    pub fn new(program: &CompiledProgram) -> Runner {
+        Runner {
+            seqs: Vec::new(),
+            arena: Arena::default(),
+            values: Vec::new(),
+            work: Vec::new(),
+            next: program.lowered.stages.iter().map(|_| AtomicUsize::new(0)).collect(),
+            scratch: (0..program.team.n_threads()).map(|_| Mutex::default()).collect(),
+        }
+    }
+}
+
+/// Runs a step whose rows the pool has checked and made room for.
+///
+/// # Errors
+/// [`BackendError`]; tentative rows may have been written.
+pub(crate) fn run_step(
+    program: &CompiledProgram,
+    runner: &mut Runner,
+    step: &Step<'_>,
+) -> Result<Vec<Tensor>, BackendError> {
+    let sizes = check_inputs(program, step)?;
+    let aligned: Vec<Tensor> = step.inputs.iter().map(aligned).collect::<Result<_, _>>()?;
+    let mut fresh = fresh_outputs(&program.lowered, &sizes)?;
+    resolve(
+        &program.lowered,
+        &sizes,
+        &mut runner.arena,
+        &aligned,
+        &mut fresh,
+        &mut runner.values,
+    )?;
+    let cx = StepCx {
+        values: Values(&runner.values),
+        rows: step.rows,
+        seqs: &runner.seqs,
+        n_threads: program.team.n_threads(),
+        level: program.level,
+    };
+    runner.work.clear();
+    for stage in &program.lowered.stages {
+        runner
+            .work
+            .push(stage.kernel.work(&cx).map_err(|e| named(program, stage.instr, e))?);
+    }
+    runner.next.iter_mut().for_each(|n| *n.get_mut() = 0);
+    let turn = program.team.take_turn();
+    let walk = Walk {
+        program,
+        step,
+        cx: &cx,
+        work: &runner.work,
+        next: &runner.next,
+        barrier: Barrier::new(program.team.n_threads()),
+        failure: Mutex::new(None),
+    };
+    let scratch = &runner.scratch;
+    program.team.walk(&turn, &|thread| walk.thread(thread, scratch));
+    drop(turn);
+    if let Some(e) = walk.failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
+        return Err(e);
+    }
+    outputs(program, &sizes, &aligned, &fresh)
+}
+
+fn named(program: &CompiledProgram, instr: usize, e: BackendError) -> BackendError {
+    let instr = &program.segment.instrs[instr];
+    e.at(NAME, &instr.node, instr.op.kind())
+}
+
+/// Inputs are read in place when their address suits every plain dtype.
+fn aligned(tensor: &Tensor) -> Result<Tensor, BackendError> {
+    let suits = tensor.bytes()?.as_ptr().addr().is_multiple_of(8);
+    Ok(if suits {
+        tensor.clone()
+    } else {
+        tensor.to_owned_aligned()?
+    })
+}
+
+fn outputs(
+    program: &CompiledProgram,
+    sizes: &Sizes,
+    inputs: &[Tensor],
+    fresh: &[Tensor],
+) -> Result<Vec<Tensor>, BackendError> {
+    use super::builder::Place;
+    let mut all = Vec::with_capacity(program.segment.outputs.len());
+    for &id in &program.segment.outputs {
+        let root = program.segment.resolve(id);
+        let tensor = match program.lowered.places[root.index()] {
+            Place::Output(i) => &fresh[i],
+            Place::Input(i) => &inputs[i],
+            Place::Const(i) => &program.lowered.consts[i],
+            _ => {
+                return Err(invalid(
+                    "plan",
+                    format!("output `{}` has no memory", program.segment.value(id).name),
+                ));
+            }
+        };
+        let ty = &program.segment.value(id).ty;
+        let wanted = ty.shape(sizes).ok_or_else(|| crate::error::too_large("an output"))?;
+        all.push(tensor.reshaped(wanted)?);
+    }
+    Ok(all)
+}
+
+struct Walk<'a> {
+    program: &'a CompiledProgram,
+    step: &'a Step<'a>,
+    cx: &'a StepCx<'a>,
+    work: &'a [Work],
+    /// For each stage, the first item that nobody has taken.
+    next: &'a [AtomicUsize],
+    barrier: Barrier,
+    failure: Mutex<Option<BackendError>>,
+}
+
+impl Walk<'_> {
+    /// All of one thread's part. Never panics: a panic in a kernel ends the step with an error.
+    fn thread(&self, thread: usize, scratch: &[Mutex<Scratch>]) {
+        let walked = catch_unwind(AssertUnwindSafe(|| {
+            let mut scratch = scratch[thread].lock().unwrap_or_else(|e| e.into_inner());
+            self.walk(thread == 0, &mut scratch)
+        }));
+        match walked {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) => self.fail(e),
+            Err(_) => self.fail(invalid("step", "a kernel panicked; this is a bug of the CPU backend")),
+        }
+    }
+
+    fn fail(&self, e: BackendError) {
+        let mut failure = self.failure.lock().unwrap_or_else(|e| e.into_inner());
+        failure.get_or_insert(e);
+        drop(failure);
+        self.barrier.poison();
+    }
+
+    fn walk(&self, leader: bool, scratch: &mut Scratch) -> Result<(), BackendError> {
+        for group in &self.program.lowered.groups {
+            if leader {
+                self.step.check_cancelled()?;
+            }
+            if self.step.profile.is_none() {
+                let mut busy = false;
+                for stage in group.clone() {
+                    busy |= self.work[stage].n_items > 0;
+                    self.stage(stage, scratch)?;
+                }
+                if busy && !self.barrier.wait() {
+                    return Ok(());
+                }
+                continue;
+            }
+            for stage in group.clone() {
+                let started = Instant::now();
+                self.stage(stage, scratch)?;
+                if !self.barrier.wait() {
+                    return Ok(());
+                }
+                if let (true, Some(sink)) = (leader, self.step.profile) {
+                    let (instr, time) = (self.program.lowered.stages[stage].instr, started.elapsed());
+                    sink.add(OpTime {
+                        instr,
+                        time,
+                        device_clock: false,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn stage(&self, index: usize, scratch: &mut Scratch) -> Result<(), BackendError> {
+        let (stage, Work { n_items, per_chunk }) = (&self.program.lowered.stages[index], self.work[index]);
+        let per_chunk = per_chunk.max(1);
+        loop {
+            let first = self.next[index].fetch_add(per_chunk, Ordering::Relaxed);
+            if first >= n_items || self.barrier.is_poisoned() {
+                return Ok(());
+            }
+            // SAFETY: the counter gives every item of the stage to one thread, once.
+            let mut chunk = unsafe { Chunk::new(first..n_items.min(first.saturating_add(per_chunk))) };
+            stage
+                .kernel
+                .run(self.cx, &mut chunk, scratch)
+                .map_err(|e| named(self.program, stage.instr, e))?;
+        }
+    }
+}
+
+/// Number, dtype and shape of the step's inputs; the encoder's rows are solved from them.
+fn check_inputs(program: &CompiledProgram, step: &Step<'_>) -> Result<Sizes, BackendError> {
+    let segment = &program.segment;
+    if step.inputs.len() != segment.inputs.len() {
+        return Err(BackendError::WrongArity {
+            op: "step".to_owned(),
+            expected: segment.inputs.len().to_string(),
+            got: step.inputs.len(),
+        });
+    }
+    let n_rows = step.n_rows();
+    let rising = step.wanted_rows.is_sorted_by(|a, b| a < b);
+    if !rising || step.wanted_rows.last().is_some_and(|&w| w as usize >= n_rows) {
+        return Err(invalid(
+            "step",
+            format!("wanted rows {:?} do not rise within 0..{n_rows}", step.wanted_rows),
+        ));
+    }
+    let mut sizes = Sizes {
+        t: n_rows,
+        p: step.rows.first().map_or(0, |r| r.pos),
+        r: step.wanted_rows.len(),
+        n: step.rows.len(),
+        s: 0,
+    };
+    let given = || segment.inputs.iter().map(|&id| segment.value(id)).zip(step.inputs);
+    for (def, tensor) in given() {
+        let at = def.ty.dims.iter().position(|d| *d == Dim::symbol(Symbol::S));
+        if let Some(&s) = at.and_then(|i| tensor.shape().get(i)) {
+            sizes.s = s;
+        }
+    }
+    for (def, tensor) in given() {
+        if let ValueKind::Input(InputRole::Pos) = def.kind {
+            continue;
+        }
+        let planned = def.ty.shape(&sizes);
+        if tensor.dtype() != def.ty.dtype || planned.as_ref() != Some(tensor.shape()) {
+            let planned = planned.map_or_else(|| def.ty.to_string(), |s| format!("{} {s}", def.ty.dtype));
+            let reason = format!(
+                "input `{}` is {} {} instead of {planned}",
+                def.name,
+                tensor.dtype(),
+                tensor.shape()
+            );
+            return Err(shape("step", reason));
+        }
+        let named = matches!(def.kind, ValueKind::Input(InputRole::Named(_)));
+        if step.rows.len() > 1 && named && def.ty.dims.first() != Some(&Dim::T) {
+            let reason = format!(
+                "input `{}` {} has no row per token: one sequence at a time",
+                def.name, def.ty
+            );
+            return Err(shape("step", reason));
+        }
+    }
+    Ok(sizes)
+}
