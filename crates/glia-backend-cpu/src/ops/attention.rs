@@ -155,10 +155,8 @@ impl Attention {
         cx: &StepCx<'_>,
         dims: &Dims,
         piece: &Piece,
-        tile: usize,
-        n: usize,
-        keys: &mut [f32],
-        values: &mut [f32],
+        (tile, n): (usize, usize),
+        (keys, values): (&mut [f32], &mut [f32]),
     ) -> Result<(), BackendError> {
         match &self.source {
             Source::Cache([k, v]) => {
@@ -259,7 +257,7 @@ impl Attention {
             for tile in (split * SPLIT_TILES).max(tiles.start)..((split + 1) * SPLIT_TILES).min(tiles.end) {
                 let start = tile * BLOCK_TOKENS;
                 let n = BLOCK_TOKENS.min(hi - start);
-                self.load(cx, dims, piece, tile, n, keys, values)?;
+                self.load(cx, dims, piece, (tile, n), (keys, values))?;
                 for r in 0..n_rows {
                     let (from, to) = spans[r / group];
                     let (from, to) = (from.max(start), to.min(start + n));

@@ -36,7 +36,7 @@ impl MatMul {
         let n_batch = w[..rank - 2].iter().product();
         let (n, k) = (w[rank - 2], w[rank - 1]);
         let rows: usize = x[..x.rank() - 1].iter().product();
-        let m = if n_batch == 0 { 0 } else { rows / n_batch };
+        let m = rows.checked_div(n_batch).unwrap_or(0);
         Ok(Sizes { n_batch, m, n, k })
     }
 }
@@ -93,6 +93,7 @@ leveled! {
             }
         }
         let mut total = 0f32;
+        #[allow(clippy::needless_range_loop)] // Four rows walk together.
         for lane in 0..16 {
             total += (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
         }

@@ -24,7 +24,7 @@ impl Kernel for Norm {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
         let shape = cx.values.shape(self.x)?;
         let width = shape.last_dim();
-        let rows = if width == 0 { 0 } else { shape.n_elems() / width };
+        let rows = shape.n_elems().checked_div(width).unwrap_or(0);
         Ok(Work::split(rows, width, cx.n_threads))
     }
 

@@ -64,7 +64,8 @@ impl KvLayout {
                 if part.dtype != DType::F32 {
                     return Ok(None);
                 }
-                if !matches!(dtype, DType::F32 | DType::F16) && !(dtype == DType::Q8_0 && dim.is_multiple_of(32)) {
+                let whole = dtype == DType::Q8_0 && dim.is_multiple_of(32);
+                if !whole && !matches!(dtype, DType::F32 | DType::F16) {
                     let reason = format!("a cache of {dtype} cannot hold rows of {row}; take f32 or f16");
                     return Err(invalid("kv_cache", reason).at(crate::error::NAME, &state.node, "kv_cache"));
                 }
