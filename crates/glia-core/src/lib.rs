@@ -10,6 +10,8 @@ mod error;
 mod interpret;
 mod op;
 pub mod quant;
+#[cfg(feature = "reference")]
+pub mod reference;
 mod segment;
 mod shape;
 mod storage;
