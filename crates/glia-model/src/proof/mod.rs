@@ -1,6 +1,8 @@
 //! Runners of golden cases, shared by the tests and by `cargo xtask goldens`.
 
 pub mod models;
+pub mod ops;
+pub mod quants;
 pub mod templates;
 pub mod tokenizers;
 
