@@ -30,7 +30,7 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
         .saturating_add(args.decode);
     let ctx = longest.max(deepest).max(1).saturating_add(1);
     let model = engine::open_model(Some(&args.model), &args.engine, false, Some(ctx))?;
-    let threads = engine::cpu(&args.engine)?.threads();
+    let threads = engine::cpu(&args.engine)?.n_threads();
     let mut rows = Vec::new();
     let bar = ui::spinner("measuring");
     for &n in args.prefill.iter().filter(|&&n| n > 0) {

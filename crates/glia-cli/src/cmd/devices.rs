@@ -6,7 +6,7 @@ use crate::exit::CliError;
 
 /// Prints a line per backend.
 pub fn run() -> Result<(), CliError> {
-    let cpu = glia_backend_cpu::CpuBackend::new();
+    let cpu = glia_backend_cpu::CpuBackend::new()?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "cpu  {}", cpu.describe())?;
     Ok(())

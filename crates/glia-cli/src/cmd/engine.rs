@@ -23,7 +23,7 @@ pub fn cpu(engine: &EngineArgs) -> Result<CpuBackend, CliError> {
     Ok(CpuBackend::with_options(CpuOptions {
         threads: engine.threads.min(most),
         ..CpuOptions::default()
-    }))
+    })?)
 }
 
 fn backends(engine: &EngineArgs) -> Result<Vec<Arc<dyn Backend>>, CliError> {

@@ -43,7 +43,7 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
                 }
             }
             Event::End { text, .. } if !args.ids => write(&mut out, &text)?,
-            Event::End { .. } => {}
+            _ => {}
         }
     }
     let ids_text = generated.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
