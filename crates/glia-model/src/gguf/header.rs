@@ -295,7 +295,8 @@ fn place(file: &str, len: usize, data: usize, alignment: usize, info: &mut Tenso
             Ok(())
         }
         _ => Err(error(format!(
-            "needs {} bytes at offset {}, the file has {len} bytes: the download is incomplete or the file damaged",
+            "{:?} needs {} bytes at offset {}, the file has {len} bytes: the download is incomplete or the file damaged",
+            info.shape,
             info.size_bytes,
             start.map_or("beyond any file".to_owned(), |s| s.to_string()),
         ))),
