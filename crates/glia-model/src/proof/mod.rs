@@ -3,6 +3,7 @@
 pub mod models;
 pub mod ops;
 pub mod quants;
+mod quants_file;
 pub mod templates;
 pub mod tokenizers;
 

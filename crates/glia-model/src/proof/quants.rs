@@ -52,6 +52,7 @@ fn run_all(dir: &Path, cases: &Value, tensors: &SafeTensors<'_>) -> Vec<CaseResu
             failures.push(e);
         }
         results.push(from_failures("quants/all-types.gguf", &failures));
+        results.push(super::quants_file::run(dir));
     }
     results
 }
