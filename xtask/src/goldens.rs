@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use glia_backend_cpu::CpuBackend;
+use glia_core::Backend;
+use glia_core::reference::ReferenceBackend;
 use glia_model::proof::{self, CaseResult, Outcome as Case};
 
 use crate::Outcome;
@@ -28,10 +32,7 @@ pub fn run(args: &Args) -> Outcome {
     if !args.dir.is_dir() {
         return Err(format!("{}: no such folder", args.dir.display()));
     }
-    if args.backend != "cpu" {
-        return Err(format!("--backend {}: not in this build; available: cpu", args.backend));
-    }
-    let results: Vec<CaseResult> = cases(&args.dir)
+    let results: Vec<CaseResult> = cases(&args.dir, backend(&args.backend)?, &args.filter)
         .into_iter()
         .filter(|c| c.name.contains(&args.filter))
         .collect();
@@ -43,25 +44,35 @@ pub fn run_folder(dir: &Path) -> Outcome {
     if !dir.is_dir() {
         return Err(format!("{}: no such folder", dir.display()));
     }
-    report(dir, &cases(dir), false)
+    report(dir, &cases(dir, backend("cpu")?, ""), false)
 }
 
-fn cases(dir: &Path) -> Vec<CaseResult> {
+fn backend(name: &str) -> Result<Arc<dyn Backend>, String> {
+    match name {
+        "cpu" => Ok(Arc::new(CpuBackend::new().map_err(|e| e.to_string())?)),
+        "reference" => Ok(Arc::new(ReferenceBackend)),
+        other => Err(format!(
+            "--backend {other}: not in this build; available: cpu, reference"
+        )),
+    }
+}
+
+fn cases(dir: &Path, backend: Arc<dyn Backend>, filter: &str) -> Vec<CaseResult> {
     let mut results = Vec::new();
     let tokenizers = dir.join("tokenizers");
     if tokenizers.is_dir() {
         results.extend(proof::tokenizers::run(&tokenizers, None));
         results.extend(proof::templates::run(&tokenizers));
     }
-    for kind in ["models", "ops", "quants"] {
-        if dir.join(kind).is_dir() {
-            let outcome = Case::Unsupported("this kind of case has no runner in this build".to_owned());
-            results.push(CaseResult {
-                name: format!("{kind}/*"),
-                outcome,
-            });
-        }
+    let quants = dir.join("quants");
+    if quants.is_dir() {
+        results.extend(proof::quants::run(&quants));
     }
+    let ops = dir.join("ops");
+    if ops.is_dir() {
+        results.extend(proof::ops::run(&ops, &*backend));
+    }
+    results.extend(proof::models::run(&dir.join("models"), &[backend], filter));
     results
 }
 

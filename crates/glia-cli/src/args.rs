@@ -65,6 +65,7 @@ pub enum CacheType {
     /// 2 bytes an element.
     F16,
     /// 34 bytes per 32 elements; head sizes must be multiples of 32.
+    #[value(name = "q8_0", alias = "q8-0")]
     Q8_0,
 }
 
@@ -82,7 +83,7 @@ impl From<CacheType> for DType {
 #[derive(Clone, Debug, clap::Args)]
 pub struct EngineArgs {
     /// Threads; 0 is as many as there are physical cores to use. More than the machine has are capped.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", allow_hyphen_values = true)]
     pub threads: usize,
     /// Most tokens of prompt and answer together; 0 is what the model was trained on, at most 8192.
     #[arg(long, default_value_t = 0, value_name = "N")]

@@ -25,7 +25,9 @@ pub use dim::{Dim, Sizes, Symbol, ValueType};
 pub use dtype::DType;
 pub use error::BackendError;
 pub use interpret::{InterpretedProgram, interpreter_runs, read_indices, read_ints};
-pub use op::{Binary, Decomposition, Gate, Op, OpParseError, Operand, Part, Rope, RopePairing, Sdpa, StateKind, StateSpec, Unary};
+pub use op::{
+    Binary, Decomposition, Gate, Op, OpParseError, Operand, Part, Rope, RopePairing, Sdpa, StateKind, StateSpec, Unary,
+};
 pub use segment::{ConstId, InputRole, Instr, Segment, Slot, SlotId, StateDef, StateId, ValueDef, ValueId, ValueKind};
 pub use shape::{MAX_RANK, Shape};
 pub use storage::{ALIGN_BYTES, ByteSource};

@@ -106,7 +106,7 @@ impl<'m> Generation<'m> {
             tokenizer,
             session,
             sampler,
-            stream: Some(tokenizer.decode_stream(true)),
+            stream: Some(tokenizer.decode_stream(true).continuing()),
             filter: StopFilter::new(&params.stop),
             pending: prompt.iter().copied().collect(),
             n_prompt: prompt.len(),

@@ -192,7 +192,9 @@ impl Model {
 
 #[cfg(feature = "cpu")]
 fn default_backends() -> Result<Vec<Arc<dyn Backend>>, ModelError> {
-    Ok(vec![Arc::new(glia_backend_cpu::CpuBackend::new().map_err(glia_ir::ExecError::from)?)])
+    Ok(vec![Arc::new(
+        glia_backend_cpu::CpuBackend::new().map_err(glia_ir::ExecError::from)?,
+    )])
 }
 
 #[cfg(not(feature = "cpu"))]

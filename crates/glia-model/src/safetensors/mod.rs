@@ -61,6 +61,9 @@ fn dtype(dtype: Dtype) -> Option<DType> {
     })
 }
 
+/// Longest header that is read: the cap of the `safetensors` crate.
+const MAX_HEADER_BYTES: u64 = 100_000_000;
+
 /// What a header that the crate refuses most likely means.
 fn explain(bytes: &[u8], error: &str) -> String {
     if bytes.starts_with(b"version https://git-lfs") {
@@ -76,6 +79,12 @@ fn explain(bytes: &[u8], error: &str) -> String {
         );
     };
     let declared = u64::from_le_bytes(*head);
+    if declared > MAX_HEADER_BYTES && declared <= bytes.len() as u64 - 8 {
+        return format!(
+            "declares a header of {declared} bytes, the most is {MAX_HEADER_BYTES}: it is no safetensors file, or holds \
+             too many tensors for one; split it into shards"
+        );
+    }
     if declared > bytes.len() as u64 - 8 {
         return format!(
             "declares a header of {declared} bytes but has {} in all: it is incomplete, or no safetensors file; fetch it \
@@ -134,10 +143,19 @@ impl SafetensorsFile {
         for shard in shards {
             file.add(&index.with_file_name(shard), mmap)?;
         }
-        match map.keys().find(|t| !file.entries.contains_key(*t)) {
-            Some(tensor) => Err(error(format!("tensor `{tensor}` is in none of the shards"))),
-            None => Ok(file),
+        for (tensor, shard) in map {
+            let Some(entry) = file.entries.get(tensor) else {
+                return Err(error(format!("tensor `{tensor}` is in none of the shards")));
+            };
+            let (found, shard) = (&file.parts[entry.part].0, shard.as_str().unwrap_or_default());
+            if Path::new(found).file_name().is_none_or(|name| name != shard) {
+                return Err(error(format!(
+                    "tensor `{tensor}` is not in {shard} (found in {found}): index and shards do not belong together; \
+                     fetch them again"
+                )));
+            }
         }
+        Ok(file)
     }
 
     fn add(&mut self, path: &Path, mmap: bool) -> Result<(), SafetensorsError> {

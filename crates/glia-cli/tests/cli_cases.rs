@@ -1,0 +1,214 @@
+//! The program as scripts use it: it ends by itself, keeps stdout clean, says what is wrong, and returns the code that
+//! the help documents.
+
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+fn glia(args: &[&str], stdin: &[u8]) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_glia"))
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A program that ends without reading closes the pipe.
+    let _ = child.stdin.take().unwrap().write_all(stdin);
+    child.wait_with_output().unwrap()
+}
+
+/// `glia run` on the demo model with more arguments.
+fn run(args: &[&str], stdin: &[u8]) -> Output {
+    glia(&[&["run", "--model", "demo", "--raw"], args].concat(), stdin)
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Stdout of a run that must succeed.
+fn out(output: Output) -> String {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for stream in [&output.stdout, &output.stderr] {
+        assert!(
+            !stream.contains(&0x1b) && !stream.contains(&b'\r'),
+            "control characters in a pipe"
+        );
+    }
+    text(&output.stdout)
+}
+
+/// Stderr of a run that must fail with this code and say all of `parts`.
+fn fails(output: Output, code: i32, parts: &[&str]) {
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    assert!(output.stdout.is_empty());
+    for part in parts {
+        assert!(error.contains(part), "`{error}` does not say `{part}`");
+    }
+}
+
+fn ids(args: &[&str]) -> Vec<u32> {
+    let args = [&["-p", "To be", "-n", "5", "--ids"], args].concat();
+    let line = out(run(&args, b""));
+    line.split_whitespace().map(|id| id.parse().unwrap()).collect()
+}
+
+#[test]
+fn run_ends_by_itself() {
+    let answer = out(run(&["-p", "hi", "-n", "5"], b""));
+    assert!(!answer.is_empty() && answer.len() < 200);
+    // Nothing on the other end of stdin at all.
+    let program = env!("CARGO_BIN_EXE_glia");
+    let command = format!("'{program}' run --model demo --raw -p hi -n 5 <&-");
+    if cfg!(unix) {
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        assert_eq!(out(output), answer);
+    }
+}
+
+#[test]
+fn max_tokens_counts_tokens() {
+    assert_eq!(ids(&[]).len(), 5);
+    assert_eq!(out(run(&["-p", "To be", "-n", "0", "--ids"], b"")).trim(), "");
+    // Until the context ends, or the model does.
+    let all = out(run(&["-p", "To be", "-n", "-1", "--ids", "--ctx", "24"], b""));
+    let n = all.split_whitespace().count();
+    assert!((6..24).contains(&n), "{all}");
+    fails(run(&["-p", "To be", "-n", "-2"], b""), 2, &["--max-tokens -2", "-1"]);
+}
+
+#[test]
+fn prompts_from_stdin_are_exact() {
+    let expected = ids(&[]);
+    let given = |stdin: &[u8]| {
+        let line = out(run(&["-p", "-", "-n", "5", "--ids"], stdin));
+        line.split_whitespace()
+            .map(|id| id.parse().unwrap())
+            .collect::<Vec<u32>>()
+    };
+    assert_eq!(given(b"To be"), expected);
+    assert_eq!(given(b"\xef\xbb\xbfTo be"), expected);
+    let accents = "caf\u{e9} \u{65e5}\u{672c}";
+    let line = out(run(&["-p", accents, "-n", "5", "--ids"], b""));
+    assert_eq!(out(run(&["-p", "-", "-n", "5", "--ids"], accents.as_bytes())), line);
+    // Line ends are kept: CRLF is another text than LF.
+    out(run(&["-p", "-", "-n", "1"], b"a\r\nb"));
+    fails(
+        run(&["-p", "-", "-n", "1"], b"caf\xe9"),
+        1,
+        &["stdin", "byte 3", "UTF-8", "iconv"],
+    );
+}
+
+#[test]
+fn prompts_beyond_the_context_are_refused() {
+    let long = "word ".repeat(200);
+    fails(
+        run(&["-p", &long, "--ctx", "64", "-n", "3"], b""),
+        1,
+        &["the context holds 64", "--ctx"],
+    );
+}
+
+#[test]
+fn every_pair_of_cache_types_works() {
+    let types = ["f32", "f16", "q8_0"];
+    for k in types {
+        for v in types {
+            assert_eq!(ids(&["--cache-type-k", k, "--cache-type-v", v]).len(), 5, "{k} {v}");
+        }
+    }
+    fails(
+        run(&["-p", "a", "--cache-type-v", "q4_0"], b""),
+        2,
+        &["--cache-type-v", "q8_0"],
+    );
+}
+
+#[test]
+fn any_number_of_threads_gives_the_same_tokens() {
+    let expected = ids(&["--threads", "1"]);
+    for threads in ["0", "2", "4"] {
+        assert_eq!(ids(&["--threads", threads]), expected);
+    }
+    let output = run(&["-p", "To be", "-n", "1", "--threads", "10000"], b"");
+    assert!(text(&output.stderr).contains("--threads 10000 is more than"));
+    out(output);
+    for bad in ["-1", "abc"] {
+        fails(run(&["-p", "a", "--threads", bad], b""), 2, &["--threads", bad]);
+    }
+}
+
+#[test]
+fn contexts_beyond_memory_are_refused_before_they_are_taken() {
+    if cfg!(target_os = "linux") {
+        let program = env!("CARGO_BIN_EXE_glia");
+        let command =
+            format!("ulimit -v 1500000; exec '{program}' run --model demo --raw -p hi -n 1 --ctx 1000000 --threads 1");
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        fails(
+            output,
+            1,
+            &["1000000", "weights", "KV cache", "scratch", "at most --ctx"],
+        );
+    }
+}
+
+#[test]
+fn inspect_shows_card_plan_and_graph() {
+    let card = out(glia(&["inspect", "demo"], b""));
+    for line in [
+        "GGUF v3",
+        "llama",
+        "layers      4",
+        "context     1024",
+        "tokenizer   2048",
+    ] {
+        assert!(card.contains(line), "{card}");
+    }
+    let plan = out(glia(&["inspect", "demo", "--plan"], b""));
+    assert!(plan.contains("intermediates") && plan.contains("3908736"), "{plan}");
+    let graph = out(glia(&["inspect", "demo", "--graph"], b""));
+    assert!(graph.starts_with("graph llama") && graph.contains("%input_ids i32[T]"));
+    assert!(out(glia(&["inspect", "demo", "--graph", "dot"], b"")).contains("digraph"));
+}
+
+#[test]
+fn bench_prints_json() {
+    let args = [
+        "bench",
+        "demo",
+        "--json",
+        "--prefill",
+        "8",
+        "--decode",
+        "2",
+        "--reps",
+        "1",
+    ];
+    let json = out(glia(&args, b""));
+    assert!(json.trim().starts_with('[') && json.trim().ends_with(']'), "{json}");
+    for key in [
+        "\"pp8\"",
+        "\"tg2\"",
+        "\"threads\":",
+        "\"tok_per_s\":",
+        "\"min\":",
+        "\"max\":",
+    ] {
+        assert!(json.contains(key), "{json}");
+    }
+}
+
+#[test]
+fn exit_codes_are_as_documented() {
+    assert!(out(glia(&["--help"], b"")).contains("Exit codes: 0 done, 1"));
+    fails(
+        glia(&["inspect", "no-such.gguf"], b""),
+        1,
+        &["no-such.gguf", "no such file"],
+    );
+    fails(glia(&["frob"], b""), 2, &["frob"]);
+    fails(run(&["-p", "a", "--temperature", "-1"], b""), 2, &["temperature"]);
+}
