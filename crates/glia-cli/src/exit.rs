@@ -9,8 +9,6 @@ pub const OK: u8 = 0;
 pub const FAILED: u8 = 1;
 /// The command line was wrong.
 pub const USAGE: u8 = 2;
-/// Stopped by Ctrl-C, as shells count it.
-pub const INTERRUPTED: u8 = 130;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -35,15 +33,6 @@ impl CliError {
         CliError {
             code: FAILED,
             message: message.into(),
-            source: None,
-        }
-    }
-
-    /// Stopped by the user.
-    pub fn interrupted() -> CliError {
-        CliError {
-            code: INTERRUPTED,
-            message: "interrupted".to_owned(),
             source: None,
         }
     }

@@ -26,7 +26,7 @@ pub fn undo(tensor: Tensor, transform: Transform) -> Result<Tensor, TensorError>
 /// quantised tensors keep their blocks.
 fn unpermute(tensor: &Tensor, n_heads: usize) -> Result<Tensor, TensorError> {
     let n_rows = tensor.shape().first().copied().unwrap_or(0);
-    let group = n_heads.checked_mul(2).unwrap_or(usize::MAX);
+    let group = n_heads.saturating_mul(2);
     if n_rows == 0 || n_heads == 0 || !n_rows.is_multiple_of(group) {
         let (dtype, shape) = (tensor.dtype(), *tensor.shape());
         return Err(TensorError::WrongLength {

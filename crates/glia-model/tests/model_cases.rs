@@ -6,9 +6,10 @@ use glia_model::sample::SplitMix64;
 use glia_model::{Event, FinishReason, GenerateParams, Model, ModelError, Options, SampleParams, WantedRows};
 
 fn exact() -> Options {
-    let mut options = Options::default();
-    options.precision = Precision::Exact;
-    options
+    Options {
+        precision: Precision::Exact,
+        ..Options::default()
+    }
 }
 
 fn open(max_context: usize, max_step_tokens: usize) -> Model {

@@ -165,7 +165,7 @@ fn a_missing_head_is_an_error_unless_it_is_tied() {
         match (tied, graph) {
             (true, graph) => assert!(graph.is_ok(), "{}", graph.err().unwrap()),
             (false, graph) => says(
-                &graph.err().expect("must be refused").to_string(),
+                &graph.expect_err("must be refused").to_string(),
                 folder.0.to_str().unwrap(),
                 &["lm_head.weight"],
             ),

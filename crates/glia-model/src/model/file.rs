@@ -374,7 +374,7 @@ impl ModelFile {
                 .filter_map(|n| file.tensor(n).ok())
                 .for_each(|t: Tensor| add(t.dtype().to_string(), t.size_bytes())),
         }
-        counts.sort_by(|a, b| b.2.cmp(&a.2));
+        counts.sort_by_key(|count| std::cmp::Reverse(count.2));
         counts
     }
 }

@@ -83,7 +83,7 @@ impl Sampler {
     fn adjust(&self, logits: &[f32]) -> Result<Option<Vec<f32>>, SampleError> {
         let p = &self.params;
         let penalised = p.repeat_penalty != 1.0 || p.presence_penalty != 0.0 || p.frequency_penalty != 0.0;
-        if p.logit_bias.is_empty() && !(penalised && !self.seen.is_empty()) {
+        if p.logit_bias.is_empty() && (!penalised || self.seen.is_empty()) {
             return Ok(None);
         }
         let mut scores = logits.to_vec();
