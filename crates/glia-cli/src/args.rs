@@ -111,7 +111,7 @@ pub struct EngineArgs {
 /// `glia run`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct RunArgs {
-    /// [MODEL] [PROMPT]: of a single word or text, a path, *.gguf, *.safetensors or catalog name is the model, anything
+    /// MODEL and PROMPT: of a single word or text, a path, *.gguf, *.safetensors or catalog name is the model, anything
     /// else the prompt.
     #[arg(value_name = "MODEL|PROMPT", num_args = 0..=2)]
     pub words: Vec<String>,
