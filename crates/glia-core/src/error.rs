@@ -33,6 +33,8 @@ pub enum BackendError {
     DeviceLost { reason: String },
     #[error("the step was cancelled; the session is as before it")]
     Cancelled,
+    #[error("the backend panicked, which is a bug of its: {message}")]
+    Panicked { message: String },
     #[error("unknown {what} {id}")]
     UnknownId { what: &'static str, id: u64 },
     #[error(transparent)]
@@ -60,6 +62,15 @@ impl BackendError {
                 op: op.to_owned(),
                 source: Box::new(self),
             },
+        }
+    }
+
+    /// What a caught panic said.
+    pub fn panicked(payload: &(dyn std::any::Any + Send)) -> BackendError {
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+        BackendError::Panicked {
+            message: text.unwrap_or("without a message").to_owned(),
         }
     }
 

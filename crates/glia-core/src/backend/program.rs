@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::{BackendError, ConstId, DType, Tensor};
@@ -86,7 +86,14 @@ pub struct SeqRows {
 
 /// Asks a running step to stop. Clones share the flag.
 #[derive(Clone, Debug, Default)]
-pub struct CancelToken(Arc<AtomicBool>);
+pub struct CancelToken(Arc<Flag>);
+
+#[derive(Debug, Default)]
+struct Flag {
+    cancelled: AtomicBool,
+    /// Checks until the token cancels itself; `None` is never.
+    checks_left: Option<AtomicUsize>,
+}
 
 impl CancelToken {
     /// A token that nobody has cancelled.
@@ -94,14 +101,31 @@ impl CancelToken {
         CancelToken::default()
     }
 
+    /// A token that lets `n` checks pass and cancels itself at the next: tests of backends stop a step with it at
+    /// every place where it can stop.
+    pub fn after_checks(n: usize) -> CancelToken {
+        CancelToken(Arc::new(Flag {
+            cancelled: AtomicBool::new(n == 0),
+            checks_left: Some(AtomicUsize::new(n)),
+        }))
+    }
+
     /// Asks to stop.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Whether someone asked.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        if self.0.cancelled.load(Ordering::Relaxed) {
+            return true;
+        }
+        if let Some(left) = &self.0.checks_left
+            && left.fetch_sub(1, Ordering::Relaxed) <= 1
+        {
+            self.cancel();
+        }
+        false
     }
 }
 
