@@ -175,8 +175,12 @@ fn a_panicking_backend_leaves_the_session_usable() {
     let mut session = ex.session().unwrap();
     for n in 1..12 {
         toy.arm(n, Fault::Panics);
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| logits(&mut session, &PROMPT)));
-        assert!(caught.is_err());
+        let err = logits(&mut session, &PROMPT).unwrap_err();
+        assert!(
+            matches!(err.backend(), Some(BackendError::Panicked { message }) if message == "told to"),
+            "{err}"
+        );
+        assert!(err.to_string().contains("node `") && session.pos() == 0, "{err}");
     }
     toy.disarm();
     assert_eq!(logits(&mut session, &PROMPT).unwrap(), cold(&PROMPT));

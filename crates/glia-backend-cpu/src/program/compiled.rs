@@ -102,8 +102,7 @@ fn pack_weights(
     let turn = team.take_turn();
     team.for_each(&turn, jobs.len(), &|i| {
         let result = catch_unwind(AssertUnwindSafe(|| pack(i)));
-        let result =
-            result.unwrap_or_else(|_| Err(invalid("matmul", "packing panicked; this is a bug of the CPU backend")));
+        let result = result.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic)));
         // Each index is handed out once, so the cell is empty.
         let _ = results[i].set(result);
     });
@@ -156,7 +155,9 @@ impl ProgramState for CompiledState {
     fn run(&mut self, step: &Step<'_>) -> Result<Vec<Tensor>, BackendError> {
         step.check_cancelled()?;
         self.pool.begin(step.rows, &mut self.runner.seqs)?;
-        run_step(&self.program, &mut self.runner, step)
+        // Kernels that panic are caught where they run; this is for what is done around them.
+        let ran = catch_unwind(AssertUnwindSafe(|| run_step(&self.program, &mut self.runner, step)));
+        ran.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic)))
     }
 
     fn commit(&mut self) {

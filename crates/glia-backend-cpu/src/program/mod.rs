@@ -2,6 +2,8 @@
 
 mod builder;
 mod compiled;
+#[cfg(test)]
+mod faults;
 mod level0;
 mod memory;
 mod run;

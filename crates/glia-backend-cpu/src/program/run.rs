@@ -148,14 +148,18 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// All of one thread's part. Never panics: a panic in a kernel ends the step with an error.
     fn thread(&self, thread: usize, scratch: &[Mutex<Scratch>]) {
+        let mut at = 0;
         let walked = catch_unwind(AssertUnwindSafe(|| {
             let mut scratch = scratch[thread].lock().unwrap_or_else(|e| e.into_inner());
-            self.walk(thread == 0, &mut scratch)
+            self.walk(thread == 0, &mut scratch, &mut at)
         }));
         match walked {
             Ok(Ok(())) => {}
             Ok(Err(e)) => self.fail(e),
-            Err(_) => self.fail(invalid("step", "a kernel panicked; this is a bug of the CPU backend")),
+            Err(panic) => {
+                let stage = &self.program.lowered.stages[at];
+                self.fail(named(self.program, stage.instr, BackendError::panicked(&*panic)));
+            }
         }
     }
 
@@ -166,7 +170,8 @@ impl Walk<'_> {
         self.barrier.poison();
     }
 
-    fn walk(&self, leader: bool, scratch: &mut Scratch) -> Result<(), BackendError> {
+    /// `at` is the stage that the thread is at.
+    fn walk(&self, leader: bool, scratch: &mut Scratch, at: &mut usize) -> Result<(), BackendError> {
         for group in &self.program.lowered.groups {
             if leader {
                 self.step.check_cancelled()?;
@@ -174,6 +179,7 @@ impl Walk<'_> {
             if self.step.profile.is_none() {
                 let mut busy = false;
                 for stage in group.clone() {
+                    *at = stage;
                     busy |= self.work[stage].n_items > 0;
                     self.stage(stage, scratch)?;
                 }
@@ -183,6 +189,7 @@ impl Walk<'_> {
                 continue;
             }
             for stage in group.clone() {
+                *at = stage;
                 let started = Instant::now();
                 self.stage(stage, scratch)?;
                 if !self.barrier.wait() {

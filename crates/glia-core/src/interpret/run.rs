@@ -1,6 +1,7 @@
 //! One step of an interpreted program: the instructions in order, for one sequence after the other, each output
 //! checked against its planned type.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use super::InterpretedProgram;
@@ -285,7 +286,8 @@ impl Walk<'_> {
         );
         let mut outputs = Vec::with_capacity(prepared.outputs.len());
         let mut cx = NodeCx::new(view, &inputs, &prepared.packed, &mut outputs);
-        program.backend.execute_node(&mut cx)?;
+        let ran = catch_unwind(AssertUnwindSafe(|| program.backend.execute_node(&mut cx)));
+        ran.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic)))?;
         Ok(outputs.into_iter().map(|t| program.hold(t)).collect())
     }
 }

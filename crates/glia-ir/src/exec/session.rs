@@ -1,10 +1,11 @@
 //! Sessions: handles of one sequence each. A run is checked as a whole first, then goes step by step; if one fails,
 //! every sequence is brought back to where it was.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
-use glia_core::{SeqId, Tensor};
+use glia_core::{BackendError, SeqId, Tensor};
 
 use super::inputs::{self, Given};
 use super::outputs::{join_rows, pick_rows};
@@ -138,7 +139,10 @@ pub(super) fn run_all(
     states.begin(runs.iter().map(|r| (r.seq, r.past)));
     for pieces in &steps {
         let mut step = StepRun::new(shared, &runs, pieces, options);
-        let outputs = step.run(&mut states, &mut stats).inspect_err(|_| states.restore())?;
+        // A backend that panics fails the step like one that returns an error.
+        let ran = catch_unwind(AssertUnwindSafe(|| step.run(&mut states, &mut stats)));
+        let ran = ran.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic).into()));
+        let outputs = ran.inspect_err(|_| states.restore())?;
         if shared.counts_tokens {
             states.programs.iter_mut().for_each(|p| p.commit());
         } else {
