@@ -14,7 +14,6 @@ use half::f16;
 pub const VOCAB: usize = 48;
 /// Rows of the quantised matrices are whole blocks of every format.
 const WIDTH: usize = 256;
-const INNER: usize = 256;
 
 /// Attention of one layer.
 #[derive(Clone, Debug)]
@@ -39,8 +38,15 @@ impl Attention {
         vec![of(Some(40), None, true), of(None, Some(5.0), false)]
     }
 
-    fn dim(&self) -> usize {
-        WIDTH / self.heads
+    /// Narrow heads, for tests of calls rather than of kernels.
+    pub fn plain() -> Attention {
+        Attention {
+            heads: 2,
+            kv_heads: 1,
+            window: None,
+            softcap: None,
+            sinks: false,
+        }
     }
 }
 
@@ -50,17 +56,22 @@ pub fn weight_dtypes() -> Vec<DType> {
     all.filter(|d| d.is_float() || d.is_quantized()).collect()
 }
 
-/// The decoder; matrices of `dtype`.
+/// The decoder; matrices of `dtype`, wide enough for every dtype.
 pub fn graph(dtype: DType, layers: &[Attention]) -> Graph {
+    graph_of(WIDTH, dtype, layers)
+}
+
+/// The decoder with rows of `width`.
+pub fn graph_of(width: usize, dtype: DType, layers: &[Attention]) -> Graph {
     let build = || -> Result<Graph, GraphError> {
         let mut b = GraphBuilder::new("tiny");
         let ids = b.input("input_ids", ValueType::new(DType::I32, [Dim::T]))?;
-        let table = b.weight("embed.weight", ValueType::fixed(dtype, &[VOCAB, WIDTH]))?;
+        let table = b.weight("embed.weight", ValueType::fixed(dtype, &[VOCAB, width]))?;
         let mut x = b.token_embed("embed", ids, table)?;
         for (i, attention) in layers.iter().enumerate() {
-            x = b.scope(format!("layers.{i}"), |b| layer(b, i, dtype, attention, x))?;
+            x = b.scope(format!("layers.{i}"), |b| layer(b, i, (width, dtype), attention, x))?;
         }
-        let gain = b.weight("norm.weight", ValueType::fixed(DType::F32, &[WIDTH]))?;
+        let gain = b.weight("norm.weight", ValueType::fixed(DType::F32, &[width]))?;
         let x = b.rms_norm("norm", x, Some(gain), 1e-5, true)?;
         let logits = b.matmul("lm_head", x, table, None)?;
         b.output("logits", logits)?;
@@ -69,8 +80,14 @@ pub fn graph(dtype: DType, layers: &[Attention]) -> Graph {
     build().unwrap()
 }
 
-fn layer(b: &mut GraphBuilder, i: usize, dtype: DType, a: &Attention, x: Vid) -> Result<Vid, GraphError> {
-    let dim = a.dim();
+fn layer(
+    b: &mut GraphBuilder,
+    i: usize,
+    (width, dtype): (usize, DType),
+    a: &Attention,
+    x: Vid,
+) -> Result<Vid, GraphError> {
+    let dim = width / a.heads;
     let positions = b.positions();
     let freqs = b.weight(&format!("freqs.{dim}"), ValueType::fixed(DType::F32, &[dim / 2]))?;
     let matrix = |b: &mut GraphBuilder, name: &str, x: Vid, n: usize, k: usize, bias: bool| {
@@ -84,14 +101,14 @@ fn layer(b: &mut GraphBuilder, i: usize, dtype: DType, a: &Attention, x: Vid) ->
     let norm = |b: &mut GraphBuilder, name: &str, x: Vid| {
         let gain = b.weight(
             &format!("layers.{i}.{name}.weight"),
-            ValueType::fixed(DType::F32, &[WIDTH]),
+            ValueType::fixed(DType::F32, &[width]),
         )?;
         b.rms_norm(name, x, Some(gain), 1e-5, true)
     };
     let h = norm(b, "norm1", x)?;
     let mut heads = Vec::new();
     for (name, n) in [("q", a.heads), ("k", a.kv_heads), ("v", a.kv_heads)] {
-        let flat = matrix(b, name, h, n * dim, WIDTH, name == "q")?;
+        let flat = matrix(b, name, h, n * dim, width, name == "q")?;
         heads.push(b.reshape(&format!("{name}_heads"), flat, [-1, n as i64, dim as i64])?);
     }
     let rope = || Rope {
@@ -115,19 +132,19 @@ fn layer(b: &mut GraphBuilder, i: usize, dtype: DType, a: &Attention, x: Vid) ->
         false => vec![],
     };
     let o = b.sdpa("sdpa", [q, k, v], &sinks, sdpa)?;
-    let o = b.reshape("merge", o, [-1, WIDTH as i64])?;
-    let o = matrix(b, "o", o, WIDTH, WIDTH, false)?;
+    let o = b.reshape("merge", o, [-1, width as i64])?;
+    let o = matrix(b, "o", o, width, width, false)?;
     let x = b.add("residual1", x, o)?;
     let h = norm(b, "norm2", x)?;
-    let gate = matrix(b, "gate", h, INNER, WIDTH, false)?;
-    let up = matrix(b, "up", h, INNER, WIDTH, false)?;
+    let gate = matrix(b, "gate", h, width, width, false)?;
+    let up = matrix(b, "up", h, width, width, false)?;
     let act = if i.is_multiple_of(2) {
         b.gated("act", gate, up, Gate::Silu)?
     } else {
         let gate = b.node1("act_gate", Op::Unary(Unary::GeluTanh), &[gate])?;
         b.mul("act", gate, up)?
     };
-    let down = matrix(b, "down", act, WIDTH, INNER, false)?;
+    let down = matrix(b, "down", act, width, width, false)?;
     b.add("residual2", x, down)
 }
 
