@@ -12,6 +12,7 @@ mod memory;
 #[allow(unsafe_code)]
 mod mmap;
 pub mod model;
+pub mod perplexity;
 #[doc(hidden)]
 pub mod proof;
 pub mod safetensors;

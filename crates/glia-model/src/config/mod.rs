@@ -1,8 +1,12 @@
 //! JSON files beside the weights, read with their limits checked.
 
+mod generation;
+
 use std::path::Path;
 
 use serde_json::{Map, Value};
+
+pub use generation::GenerationConfig;
 
 /// More than any configuration, vocabulary or template takes.
 const MAX_BYTES: u64 = 256 << 20;

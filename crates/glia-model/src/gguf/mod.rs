@@ -133,7 +133,7 @@ impl GgufFile {
         self.parts[0].metadata()
     }
 
-    fn key_error(&self, key: &str, expected: &str, got: Value<'_>) -> GgufError {
+    pub(crate) fn key_error(&self, key: &str, expected: &str, got: Value<'_>) -> GgufError {
         let reason = format!("must be {expected}, not {got}");
         GgufError::Key {
             file: self.path.clone(),

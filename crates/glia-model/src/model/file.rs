@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::source::{Files, ModelWeights};
 use super::{ModelError, Options};
-use crate::config;
+use crate::config::{self, GenerationConfig};
 use crate::family::decoder::{self, Taps};
 use crate::family::gguf::GgufView;
 use crate::family::spec::DecoderSpec;
@@ -33,6 +33,7 @@ pub struct ModelFile {
     spec: Arc<DecoderSpec>,
     weights: Arc<ModelWeights>,
     folder: Option<PathBuf>,
+    generation: GenerationConfig,
 }
 
 impl GgufView for GgufFile {
@@ -144,6 +145,7 @@ impl ModelFile {
             Files::Safetensors(tensors),
             spec,
             Some(folder.to_owned()),
+            GenerationConfig::from_folder(folder, &map)?,
         )
     }
 
@@ -160,10 +162,17 @@ impl ModelFile {
         let config = family::gguf::config(&file).map_err(family)?;
         let spec = hf::spec(&path, &config).map_err(family)?;
         let arch = file.opt_str("general.architecture")?.unwrap_or("").to_owned();
-        Self::new(path.clone(), Files::Gguf { file, arch }, spec, None)
+        let generation = GenerationConfig::from_gguf(&file)?;
+        Self::new(path.clone(), Files::Gguf { file, arch }, spec, None, generation)
     }
 
-    fn new(path: String, files: Files, spec: DecoderSpec, folder: Option<PathBuf>) -> Result<ModelFile, ModelError> {
+    fn new(
+        path: String,
+        files: Files,
+        spec: DecoderSpec,
+        folder: Option<PathBuf>,
+        generation: GenerationConfig,
+    ) -> Result<ModelFile, ModelError> {
         let (files, spec) = (Arc::new(files), Arc::new(spec));
         let weights = Arc::new(ModelWeights::new(Arc::clone(&files), Arc::clone(&spec))?);
         Ok(ModelFile {
@@ -172,7 +181,13 @@ impl ModelFile {
             spec,
             weights,
             folder,
+            generation,
         })
+    }
+
+    /// What the model says of its own generation.
+    pub fn generation_config(&self) -> &GenerationConfig {
+        &self.generation
     }
 
     /// What distinguishes this decoder.
@@ -209,6 +224,12 @@ impl ModelFile {
     /// # Errors
     /// [`ModelError::Tokenizer`], [`ModelError::Config`].
     pub fn tokenizer(&self, options: &Options) -> Result<Tokenizer, ModelError> {
+        let mut tokenizer = self.plain_tokenizer(options)?;
+        tokenizer.add_eog(&self.generation.eos);
+        Ok(tokenizer)
+    }
+
+    fn plain_tokenizer(&self, options: &Options) -> Result<Tokenizer, ModelError> {
         match (&*self.files, &self.folder) {
             (Files::Gguf { file, .. }, _) => Ok(Tokenizer::from_gguf_file(file, options.pre_tokenizer.as_deref())?),
             (_, Some(folder)) => {

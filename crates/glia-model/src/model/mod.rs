@@ -19,6 +19,7 @@ pub use options::Options;
 pub use session::{ModelSession, WantedRows};
 
 use crate::generate::{GenerateParams, Generation};
+use crate::sample::SampleParams;
 use crate::template::{ChatInput, ChatTemplate};
 use crate::tokenizer::Tokenizer;
 
@@ -33,6 +34,7 @@ pub struct Model {
     template: Option<ChatTemplate>,
     max_context: usize,
     n_vocab: usize,
+    sampling: SampleParams,
 }
 
 impl Model {
@@ -98,6 +100,7 @@ impl Model {
             template,
             max_context,
             n_vocab: file.spec().vocab,
+            sampling: file.generation_config().sample.clone(),
         })
     }
 
@@ -124,6 +127,12 @@ impl Model {
     /// Columns of the logits.
     pub fn n_vocab(&self) -> usize {
         self.n_vocab
+    }
+
+    /// How the model's makers would have tokens chosen (`generation_config.json`, `general.sampling.*`): greedy unless
+    /// the file says otherwise. A default to offer; [`GenerateParams`] decides.
+    pub fn default_sampling(&self) -> &SampleParams {
+        &self.sampling
     }
 
     /// Whether the file brings a chat template.

@@ -4,6 +4,7 @@ pub mod models;
 pub mod ops;
 pub mod quants;
 mod quants_file;
+pub mod real;
 pub mod templates;
 pub mod tokenizers;
 

@@ -43,7 +43,7 @@ const ENDS: &[&str] = &[
 const SHOWN: &[&str] = &["<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"];
 
 /// The ids that end a generation, in order. Marks them as control tokens, whatever the file calls them.
-pub(crate) fn find(vocab: &mut Vocab, named: [Option<u32>; 3]) -> Vec<u32> {
+pub(crate) fn find(vocab: &mut Vocab, named: impl IntoIterator<Item = u32>) -> Vec<u32> {
     let table = &vocab.table;
     let mut ids = from_texts(|text| table.id(text.as_bytes()));
     for id in &ids {
@@ -53,7 +53,7 @@ pub(crate) fn find(vocab: &mut Vocab, named: [Option<u32>; 3]) -> Vec<u32> {
         vocab.kinds[shown as usize] = TokenKind::UserDefined;
     }
     let before = [vocab.table.id(b"<|end|>"), vocab.table.id(b"</s>")];
-    ids.extend(named.into_iter().flatten());
+    ids.extend(named);
     let table = &vocab.table;
     let kept = settle(ids, |text| table.id(text.as_bytes()));
     if let Some(end) = before[0].filter(|id| !kept.contains(id)) {

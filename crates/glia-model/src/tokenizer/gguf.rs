@@ -32,6 +32,8 @@ pub struct GgufVocab {
     pub bos: Option<u32>,
     /// `eos_token_id`.
     pub eos: Option<u32>,
+    /// `eos_token_ids`: further ends, where a file lists several.
+    pub eos_ids: Vec<u32>,
     /// `eot_token_id`.
     pub eot: Option<u32>,
     /// `eom_token_id`.
@@ -276,7 +278,11 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
         }
     };
 
-    let eog = eog::find(&mut vocab, [eos, eot, eom]);
+    for id in &v.eos_ids {
+        checked("eos_token_ids", Some(*id))?;
+    }
+    let named = [eos, eot, eom].into_iter().flatten().chain(v.eos_ids);
+    let eog = eog::find(&mut vocab, named);
     let special: Vec<(u32, &[u8], bool)> = (0..n as u32)
         .filter_map(|id| {
             let control = match vocab.kind(id) {

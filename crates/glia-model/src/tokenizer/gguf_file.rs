@@ -30,6 +30,20 @@ impl Reader<'_> {
         }
     }
 
+    /// `KEY_token_ids`: one id or an array of them.
+    fn ids(&self, key: &str) -> Result<Vec<u32>> {
+        let key = format!("{key}_token_ids");
+        if let Some(n) = self.0.get(&format!("{PREFIX}{key}")).and_then(|v| v.as_u64()) {
+            return Ok(u32::try_from(n).ok().into_iter().collect());
+        }
+        let id = |x: f64| {
+            let fits = x.fract() == 0.0 && (0.0..f64::from(u32::MAX)).contains(&x);
+            fits.then_some(x as u32)
+                .ok_or_else(|| TokenizerError::vocab(format!("{PREFIX}{key}"), format!("{x} is no token id")))
+        };
+        self.numbers(&key)?.into_iter().map(id).collect()
+    }
+
     fn flag(&self, key: &str) -> Result<Option<bool>> {
         self.field(key, self.0.opt_bool(&format!("{PREFIX}{key}")))
     }
@@ -74,6 +88,7 @@ impl GgufVocab {
             merges: r.texts("merges")?,
             bos: r.id("bos")?,
             eos: r.id("eos")?,
+            eos_ids: r.ids("eos")?,
             eot: r.id("eot")?,
             eom: r.id("eom")?,
             unk: r.id("unknown")?,

@@ -326,6 +326,15 @@ impl Tokenizer {
         &self.parts.eog
     }
 
+    /// Also ends generation at these ids; those outside the vocabulary are never generated and are left out.
+    pub fn add_eog(&mut self, ids: &[u32]) {
+        let n = self.vocab_size();
+        let eog = &mut self.parts.eog;
+        eog.extend(ids.iter().filter(|id| (**id as usize) < n));
+        eog.sort_unstable();
+        eog.dedup();
+    }
+
     /// True for control tokens, which `skip_special` leaves out.
     pub fn is_special(&self, id: u32) -> bool {
         self.parts.control.get(id as usize).copied().unwrap_or(false)
