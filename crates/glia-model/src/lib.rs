@@ -20,7 +20,7 @@ pub mod sample;
 mod stop;
 pub mod template;
 pub mod tokenizer;
-mod weights;
+pub mod weights;
 
 pub use generate::{Event, FinishReason, GenerateParams, Generation};
 pub use model::{Model, ModelError, ModelFile, ModelSession, Options, WantedRows};

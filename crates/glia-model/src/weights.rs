@@ -1,4 +1,4 @@
-//! The weights of a graph by Hugging Face name: found in the file under its own name, its values' changes undone.
+//! What GGUF files do to the values of weights, in both directions.
 
 use glia_core::{DType, Tensor, TensorError};
 
@@ -11,20 +11,41 @@ use crate::family::gguf::Transform;
 pub fn undo(tensor: Tensor, transform: Transform) -> Result<Tensor, TensorError> {
     match transform {
         Transform::None => Ok(tensor),
-        Transform::MinusOne => {
-            let mut plain = to_f32(tensor)?;
-            for x in plain.as_f32_mut()? {
-                *x -= 1.0;
-            }
-            Ok(plain)
-        }
-        Transform::UnpermuteRows { n_heads } => unpermute(&tensor, n_heads),
+        Transform::MinusOne => add(tensor, -1.0),
+        // Row `2i + j` of a head becomes row `j * head_dim / 2 + i`.
+        Transform::UnpermuteRows { n_heads } => reorder(&tensor, n_heads, |half, to| {
+            let (j, i) = (to / half, to % half);
+            2 * i + j
+        }),
     }
 }
 
-/// A copy with each head's rows in halves: row `2i + j` of a head becomes row `j * head_dim / 2 + i`. Rows stay whole, so
-/// quantised tensors keep their blocks.
-fn unpermute(tensor: &Tensor, n_heads: usize) -> Result<Tensor, TensorError> {
+/// Does to a tensor's values what the writer of a GGUF file does: the other direction of [`undo`].
+///
+/// # Errors
+/// As [`undo`].
+pub fn apply(tensor: Tensor, transform: Transform) -> Result<Tensor, TensorError> {
+    match transform {
+        Transform::None => Ok(tensor),
+        Transform::MinusOne => add(tensor, 1.0),
+        Transform::UnpermuteRows { n_heads } => reorder(&tensor, n_heads, |half, to| {
+            let (i, j) = (to / 2, to % 2);
+            j * half + i
+        }),
+    }
+}
+
+fn add(tensor: Tensor, number: f32) -> Result<Tensor, TensorError> {
+    let mut plain = to_f32(tensor)?;
+    for x in plain.as_f32_mut()? {
+        *x += number;
+    }
+    Ok(plain)
+}
+
+/// A copy with each head's rows in another order: `from(head_dim / 2, row)` is where a row of a head comes from. Rows stay
+/// whole, so quantised tensors keep their blocks.
+fn reorder(tensor: &Tensor, n_heads: usize, from: impl Fn(usize, usize) -> usize) -> Result<Tensor, TensorError> {
     let n_rows = tensor.shape().first().copied().unwrap_or(0);
     let group = n_heads.saturating_mul(2);
     if n_rows == 0 || n_heads == 0 || !n_rows.is_multiple_of(group) {
@@ -38,12 +59,14 @@ fn unpermute(tensor: &Tensor, n_heads: usize) -> Result<Tensor, TensorError> {
     }
     let (row_bytes, half) = (tensor.size_bytes() / n_rows, n_rows / group);
     let mut out = Tensor::zeros(tensor.dtype(), *tensor.shape())?;
+    if row_bytes == 0 {
+        return Ok(out);
+    }
     let (source, target) = (tensor.bytes()?, out.bytes_mut()?);
     for (to, row) in target.chunks_exact_mut(row_bytes).enumerate() {
         let (head, within) = (to / (2 * half), to % (2 * half));
-        let (j, i) = (within / half, within % half);
-        let from = head * 2 * half + 2 * i + j;
-        row.copy_from_slice(&source[from * row_bytes..(from + 1) * row_bytes]);
+        let at = (head * 2 * half + from(half, within)) * row_bytes;
+        row.copy_from_slice(&source[at..at + row_bytes]);
     }
     Ok(out)
 }
@@ -74,8 +97,11 @@ mod tests {
     fn rows_of_a_head_come_apart_into_halves() {
         // One head of 4 rows, then another: stored 0 2 1 3.
         let stored = Tensor::from_f32([8, 1], &[0., 2., 1., 3., 4., 6., 5., 7.]).unwrap();
-        let undone = undo(stored, Transform::UnpermuteRows { n_heads: 2 }).unwrap();
+        let halves = Transform::UnpermuteRows { n_heads: 2 };
+        let undone = undo(stored.clone(), halves).unwrap();
         assert_eq!(undone.as_f32().unwrap(), [0., 1., 2., 3., 4., 5., 6., 7.]);
+        let again = apply(undone, halves).unwrap();
+        assert_eq!(again.as_f32().unwrap(), stored.as_f32().unwrap());
         let odd = Tensor::from_f32([6, 1], &[0.0; 6]).unwrap();
         assert!(undo(odd, Transform::UnpermuteRows { n_heads: 2 }).is_err());
     }

@@ -14,6 +14,8 @@ pub trait GgufView {
     fn number(&self, key: &str) -> Option<f64>;
     /// A text.
     fn text(&self, key: &str) -> Option<&str>;
+    /// Numbers or booleans of an array, at most `limit`.
+    fn list(&self, key: &str, limit: usize) -> Option<Vec<f64>>;
     /// Shape of a tensor, outermost first.
     fn shape(&self, tensor: &str) -> Option<Vec<usize>>;
     /// Elements of a small f32 tensor (frequency factors).
@@ -38,14 +40,11 @@ const SIZES: &[(&str, &str)] = &[
     ("embedding_length", "hidden_size"),
     ("feed_forward_length", "intermediate_size"),
     ("attention.head_count", "num_attention_heads"),
-    ("attention.head_count_kv", "num_key_value_heads"),
-    ("attention.key_length", "head_dim"),
     ("context_length", "max_position_embeddings"),
 ];
 
 const NUMBERS: &[(&str, &str)] = &[
     ("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
-    ("rope.freq_base", "rope_theta"),
     ("attn_logit_softcapping", "attn_logit_softcapping"),
     ("final_logit_softcapping", "final_logit_softcapping"),
 ];
@@ -93,6 +92,11 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
     let need = |key: &str| whole(key)?.ok_or_else(|| error(format!("{arch}.{key}"), "is missing".to_owned()));
     let (hidden, n_heads) = (need("embedding_length")?, need("attention.head_count")?.max(1));
     let head_dim = whole("attention.key_length")?.unwrap_or(hidden / n_heads).max(1);
+    config.insert("head_dim".to_owned(), json!(head_dim));
+    let n_kv_heads = whole("attention.head_count_kv")?.unwrap_or(n_heads);
+    config.insert("num_key_value_heads".to_owned(), json!(n_kv_heads));
+    let theta = number("rope.freq_base").unwrap_or(10_000.0);
+    config.insert("rope_theta".to_owned(), json!(theta));
     if let Some(rot) = whole("rope.dimension_count")?
         && rot != head_dim
     {
@@ -110,24 +114,19 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
         config.insert("mlp_bias".to_owned(), has_bias("blk.0.ffn_up.bias"));
     }
     let n_layers = whole("block_count")?.unwrap_or(0);
-    if arch.starts_with("gemma") && arch != "gemma" {
+    if arch.starts_with("gemma") {
+        config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
+    }
+    // Scores are multiplied with `scale`; Transformers keeps the number whose root divides them.
+    if let Some(scale) = number("attention.scale").filter(|s| s.is_finite() && *s > 0.0) {
+        config.insert("query_pre_attn_scalar".to_owned(), json!(scale.powi(-2)));
+    } else if matches!(arch, "gemma2" | "gemma3") {
         // The 27B models scale by the width per head, all others by the head size; the files do not say so.
         let wide = (arch == "gemma2" && n_layers == 46) || (arch == "gemma3" && n_layers == 62);
-        config.insert(
-            "query_pre_attn_scalar".to_owned(),
-            json!(if wide { hidden / n_heads } else { head_dim }),
-        );
-        config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
+        let scalar = if wide { hidden / n_heads } else { head_dim };
+        config.insert("query_pre_attn_scalar".to_owned(), json!(scalar));
     }
-    if arch == "gemma" {
-        config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
-    }
-    if let Some(window) = whole("attention.sliding_window")?
-        && matches!(arch, "gemma2" | "gemma3" | "phi3" | "mistral")
-        && window > 0
-    {
-        config.insert("sliding_window".to_owned(), json!(window));
-    }
+    windows(gguf, arch, whole("attention.sliding_window")?, &mut config)?;
     if let Some(theta) = number("rope.freq_base_swa") {
         config.insert("rope_local_base_freq".to_owned(), json!(theta));
     }
@@ -150,21 +149,68 @@ fn scaling(gguf: &dyn GgufView, arch: &str) -> Result<Option<Value>, FamilyError
             "original_max_position_embeddings": original, "attention_factor": number("attn_factor"),
         })));
     }
-    let kind = gguf.text(&format!("{arch}.rope.scaling.type")).unwrap_or("none");
-    let factor = number("factor").filter(|f| *f > 0.0);
-    match (kind, factor) {
+    // A factor without a kind is linear, as in the files of before there were kinds.
+    let kind = gguf.text(&format!("{arch}.rope.scaling.type")).unwrap_or("linear");
+    let factor = number("factor").or(gguf.number(&format!("{arch}.rope.scale_linear")));
+    match (kind, factor.filter(|f| *f > 0.0)) {
         ("linear", Some(factor)) => Ok(Some(json!({ "rope_type": "linear", "factor": factor }))),
-        ("yarn", Some(factor)) => Ok(Some(json!({
-            "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original,
-            "attention_factor": number("attn_factor").map(|a| a * (0.1 * factor.ln() + 1.0)),
-            "beta_fast": number("yarn_beta_fast"), "beta_slow": number("yarn_beta_slow"),
-        }))),
+        ("yarn", Some(factor)) => {
+            let mut scaling = json!({
+                "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original,
+                // One key holds the factor itself, an older one what it is to be multiplied with.
+                "attention_factor": number("yarn_attn_factor")
+                    .or(number("attn_factor").map(|a| a * (0.1 * factor.ln() + 1.0))),
+                "beta_fast": number("yarn_beta_fast"), "beta_slow": number("yarn_beta_slow"),
+            });
+            if let Some(all) = number("yarn_log_multiplier").filter(|m| *m != 0.0) {
+                scaling["mscale"] = json!(1.0);
+                scaling["mscale_all_dim"] = json!(all);
+            }
+            Ok(Some(scaling))
+        }
         ("none" | "linear" | "yarn", _) => Ok(None),
         (other, _) => Err(FamilyError::Config {
             field: format!("{}: {arch}.rope.scaling.type", gguf.file()),
             reason: format!("`{other}` is not supported (none, linear, yarn, longrope)"),
         }),
     }
+}
+
+/// Windows of the layers: one number, and where they differ a period or a flag per layer.
+fn windows(
+    gguf: &dyn GgufView,
+    arch: &str,
+    window: Option<u64>,
+    config: &mut Map<String, Value>,
+) -> Result<(), FamilyError> {
+    let window = window.filter(|&w| w > 0);
+    if arch == "gemma2" && window.is_none() {
+        // The family's default holds.
+        return Ok(());
+    }
+    config.insert("sliding_window".to_owned(), json!(window));
+    let key = format!("{arch}.attention.sliding_window_pattern");
+    let n_layers = config.get("num_hidden_layers").and_then(Value::as_u64).unwrap_or(0);
+    if window.is_none() {
+        if arch == "gemma3" {
+            config.insert("sliding_window_pattern".to_owned(), json!(1));
+        }
+        return Ok(());
+    }
+    let kind = |local: bool| if local { "sliding_attention" } else { "full_attention" };
+    if let Some(flags) = gguf.list(&key, n_layers as usize) {
+        let kinds: Vec<&str> = flags.iter().map(|&flag| kind(flag != 0.0)).collect();
+        config.insert("layer_types".to_owned(), json!(kinds));
+    } else if let Some(period) = gguf.number(&key) {
+        if period.fract() != 0.0 || !(0.0..=1e6).contains(&period) {
+            return Err(FamilyError::Config {
+                field: format!("{}: {key}", gguf.file()),
+                reason: format!("must be a number of layers, not {period}"),
+            });
+        }
+        config.insert("sliding_window_pattern".to_owned(), json!(period as u64));
+    }
+    Ok(())
 }
 
 /// What was done to a tensor's values when the file was written, and is undone when it is read.

@@ -12,6 +12,8 @@ use super::spec::{DecoderSpec, GateUpLayout, LayerPattern, LayerSpec, NormSpec, 
 struct Family {
     /// `model_type` values.
     model_types: &'static [&'static str],
+    /// Fields that configurations of the family may leave out, as a JSON object.
+    defaults: &'static str,
     adapt: fn(&mut DecoderSpec, &Fields<'_>) -> Result<(), FamilyError>,
 }
 
@@ -19,52 +21,47 @@ struct Family {
 const FAMILIES: &[Family] = &[
     Family {
         model_types: &["llama"],
+        defaults: r#"{"max_position_embeddings": 2048}"#,
         adapt: |_, _| Ok(()),
     },
     Family {
-        model_types: &["mistral"],
+        model_types: &["mistral", "ministral"],
+        defaults: r#"{"max_position_embeddings": 131072, "num_key_value_heads": 8, "sliding_window": 4096}"#,
         adapt: |_, _| Ok(()),
     },
     Family {
         model_types: &["qwen2"],
+        defaults: r#"{"max_position_embeddings": 32768, "num_key_value_heads": 32, "sliding_window": 4096,
+            "max_window_layers": 28}"#,
         adapt: |s, c| {
             s.qkv_bias = true;
-            // Transformers applies the window of Qwen2 only on request.
-            if !c.bool_or("use_sliding_window", false)? && c.get("layer_types").is_none() {
-                s.layers = LayerPattern::Uniform(LayerSpec {
-                    window: None,
-                    rope: Some(0),
-                });
-            }
-            Ok(())
+            window_on_request(s, c)
         },
     },
     Family {
         model_types: &["qwen3"],
+        defaults: r#"{"max_position_embeddings": 32768, "num_key_value_heads": 32, "head_dim": 128,
+            "sliding_window": 4096, "max_window_layers": 28}"#,
         adapt: |s, c| {
             s.qk_norm = true;
-            if !c.bool_or("use_sliding_window", false)? && c.get("layer_types").is_none() {
-                s.layers = LayerPattern::Uniform(LayerSpec {
-                    window: None,
-                    rope: Some(0),
-                });
-            }
-            Ok(())
+            window_on_request(s, c)
         },
     },
     Family {
         model_types: &["gemma"],
+        defaults: r#"{"max_position_embeddings": 8192, "num_attention_heads": 16, "num_key_value_heads": 16,
+            "head_dim": 256, "hidden_act": "gelu_pytorch_tanh"}"#,
         adapt: |s, _| {
             gemma(s);
-            s.layers = LayerPattern::Uniform(LayerSpec {
-                window: None,
-                rope: Some(0),
-            });
+            s.layers = LayerPattern::Uniform(FULL);
             Ok(())
         },
     },
     Family {
         model_types: &["gemma2"],
+        defaults: r#"{"max_position_embeddings": 8192, "num_attention_heads": 8, "num_key_value_heads": 4,
+            "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+            "sliding_window": 4096, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}"#,
         adapt: |s, c| {
             gemma(s);
             sandwich(s, c)?;
@@ -78,6 +75,9 @@ const FAMILIES: &[Family] = &[
     },
     Family {
         model_types: &["gemma3_text", "gemma3"],
+        defaults: r#"{"max_position_embeddings": 131072, "num_attention_heads": 8, "num_key_value_heads": 4,
+            "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 256,
+            "sliding_window": 4096, "sliding_window_pattern": 6, "rope_theta": 1000000.0, "vocab_size": 262208}"#,
         adapt: |s, c| {
             gemma(s);
             sandwich(s, c)?;
@@ -93,13 +93,14 @@ const FAMILIES: &[Family] = &[
                     }
                     LayerPattern::Listed(list)
                 }
-                _ => alternate(c, c.opt_usize("sliding_window_pattern")?.unwrap_or(6), 1)?,
+                _ => alternate(c, c.size("sliding_window_pattern")?, 1)?,
             };
             Ok(())
         },
     },
     Family {
         model_types: &["phi3"],
+        defaults: r#"{"max_position_embeddings": 4096, "rms_norm_eps": 1e-5}"#,
         adapt: |s, _| {
             s.qkv = QkvLayout::Fused;
             s.gate_up = GateUpLayout::Fused;
@@ -107,6 +108,30 @@ const FAMILIES: &[Family] = &[
         },
     },
 ];
+
+/// A layer that sees everything before it.
+const FULL: LayerSpec = LayerSpec {
+    window: None,
+    rope: Some(0),
+};
+
+/// Qwen: layers from `max_window_layers` on have the window, and only with `use_sliding_window`.
+fn window_on_request(s: &mut DecoderSpec, c: &Fields<'_>) -> Result<(), FamilyError> {
+    if c.get("layer_types").is_some() {
+        return Ok(());
+    }
+    let window = c.opt_usize("sliding_window")?.filter(|&w| w > 0);
+    let first = c.opt_usize("max_window_layers")?.unwrap_or(0);
+    s.layers = match window {
+        Some(_) if c.bool_or("use_sliding_window", false)? => LayerPattern::From {
+            first,
+            before: FULL,
+            after: LayerSpec { window, ..FULL },
+        },
+        _ => LayerPattern::Uniform(FULL),
+    };
+    Ok(())
+}
 
 /// The `model_type` values that are built.
 pub fn supported() -> impl Iterator<Item = &'static str> {
@@ -136,20 +161,16 @@ fn positive(c: &Fields<'_>, key: &str) -> Result<Option<f32>, FamilyError> {
 }
 
 fn alternate(c: &Fields<'_>, period: usize, local_rope: usize) -> Result<LayerPattern, FamilyError> {
-    let window = c.size("sliding_window")?;
-    if period == 0 {
-        return Err(c.error("sliding_window_pattern", "must be at least 1"));
+    if period == 1 {
+        return Ok(LayerPattern::Uniform(FULL));
     }
     Ok(LayerPattern::Every {
         period,
         local: LayerSpec {
-            window: Some(window),
+            window: Some(c.size("sliding_window")?),
             rope: Some(local_rope),
         },
-        full: LayerSpec {
-            window: None,
-            rope: Some(0),
-        },
+        full: FULL,
     })
 }
 
@@ -177,9 +198,23 @@ pub fn spec(file: &str, config: &Map<String, Value>) -> Result<DecoderSpec, Fami
         Some(text) if c.get("hidden_size").is_none() => text,
         _ => c,
     };
+    let map = with_defaults(c.map, family.defaults);
+    let c = Fields { map: &map, ..c };
     let mut spec = common(name, &c)?;
     (family.adapt)(&mut spec, &c)?;
     Ok(spec)
+}
+
+/// Fills in fields that are absent; null is a value of its own.
+fn with_defaults(map: &Map<String, Value>, defaults: &str) -> Map<String, Value> {
+    let mut filled = map.clone();
+    // The defaults are constants of this file, which a test parses.
+    if let Ok(Value::Object(defaults)) = serde_json::from_str(defaults) {
+        for (key, value) in defaults {
+            filled.entry(key).or_insert(value);
+        }
+    }
+    filled
 }
 
 fn gate(c: &Fields<'_>) -> Result<Gate, FamilyError> {
@@ -264,10 +299,7 @@ fn common(family: &'static str, c: &Fields<'_>) -> Result<DecoderSpec, FamilyErr
 
 fn layer(c: &Fields<'_>, kind: &Value, window: Option<usize>) -> Result<LayerSpec, FamilyError> {
     match kind.as_str() {
-        Some("full_attention") => Ok(LayerSpec {
-            window: None,
-            rope: Some(0),
-        }),
+        Some("full_attention") => Ok(FULL),
         Some("sliding_attention") if window.is_some() => Ok(LayerSpec { window, rope: Some(0) }),
         Some("sliding_attention") => Err(c.error("sliding_window", "is missing, but layer_types has sliding layers")),
         _ => Err(c.error(
@@ -317,7 +349,8 @@ fn rope_table(
             format!("must be above 0 and at most 1, not {partial}"),
         ));
     }
-    let rot = (head_dim as f64 * partial) as usize;
+    // A quotient that was written down in decimals must not lose its last element.
+    let rot = (head_dim as f64 * partial + 1e-6) as usize;
     let Some(f) = fields else {
         return Ok(rope::table(theta, rot, &RopeScaling::Default)?);
     };
@@ -329,6 +362,10 @@ fn rope_table(
         "default" | "mrope" => RopeScaling::Default,
         "linear" => RopeScaling::Linear {
             factor: f.f64("factor")?,
+        },
+        "dynamic" => RopeScaling::Dynamic {
+            factor: f.f64("factor")?,
+            original_max: original.map_or(max_positions, |n| n as usize),
         },
         "llama3" => RopeScaling::Llama3 {
             factor: f.f64("factor")?,
@@ -368,4 +405,32 @@ fn rope_table(
         other => return Err(f.error("rope_type", format!("`{other}` is not supported"))),
     };
     Ok(rope::table(theta, rot, &scaling)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_objects_and_do_not_replace_null() {
+        for family in FAMILIES {
+            let defaults: Value = serde_json::from_str(family.defaults).unwrap();
+            assert!(defaults.is_object(), "{:?}", family.model_types);
+        }
+        let map = serde_json::json!({"sliding_window": null});
+        let filled = with_defaults(map.as_object().unwrap(), r#"{"sliding_window": 4, "head_dim": 8}"#);
+        assert_eq!(Value::Object(filled), serde_json::json!({"sliding_window": null, "head_dim": 8}));
+    }
+
+    #[test]
+    fn windows_of_qwen_begin_at_a_layer() {
+        let config = serde_json::json!({
+            "model_type": "qwen2", "hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "num_hidden_layers": 4, "intermediate_size": 8, "vocab_size": 8,
+            "use_sliding_window": true, "sliding_window": 3, "max_window_layers": 2,
+        });
+        let spec = spec("config.json", config.as_object().unwrap()).unwrap();
+        let windows: Vec<_> = (0..4).map(|i| spec.layers.layer(i).unwrap().window).collect();
+        assert_eq!(windows, [None, None, Some(3), Some(3)]);
+    }
 }

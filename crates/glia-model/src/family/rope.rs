@@ -1,7 +1,9 @@
 //! Inverse frequencies of rotary embeddings: every scaling becomes a table of numbers here, so that the op knows none.
 //!
 //! Formulas after Hugging Face's `modeling_rope_utils` and the papers it cites: linear (kaiokendev 2023), Llama 3.1,
-//! YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024).
+//! YaRN (Peng et al. 2023), LongRoPE (Ding et al. 2024), dynamic NTK (bloc97 2023).
+//! Transformers makes the base of dynamic NTK anew for each length; here it has two values, so that what was computed for a
+//! shorter sequence stays right.
 
 use std::f64::consts::PI;
 
@@ -25,6 +27,13 @@ pub enum RopeScaling {
     Linear {
         /// The factor.
         factor: f64,
+    },
+    /// Dynamic NTK: as trained up to `original_max` tokens; beyond, the base for `factor` times as many.
+    Dynamic {
+        /// The factor.
+        factor: f64,
+        /// Tokens that the model was trained on.
+        original_max: usize,
     },
     /// Llama 3.1: long wavelengths divided by `factor`, smoothly between two bounds.
     Llama3 {
@@ -115,7 +124,8 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
             )));
         }
         divisors.iter().try_for_each(|&d| positive("a frequency factor", d))?;
-        Ok(base.iter().zip(divisors).map(|(f, d)| f / d).collect())
+        // Files keep divisors as f32: the same table, wherever they come from.
+        Ok(base.iter().zip(divisors).map(|(f, &d)| f / f64::from(d as f32)).collect())
     };
     let mut scale = 1.0;
     let mut long_table = None;
@@ -124,6 +134,20 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
         RopeScaling::Linear { factor } => {
             positive("factor", *factor)?;
             base.iter().map(|f| f / factor).collect()
+        }
+        RopeScaling::Dynamic { factor, original_max } => {
+            positive("original length", *original_max as f64)?;
+            if !(factor.is_finite() && *factor >= 1.0) {
+                return error(format!("factor must be at least 1, not {factor}"));
+            }
+            if rot > 2 && *factor > 1.0 {
+                // The base for a sequence of `factor * original_max` tokens.
+                let growth = factor * factor - (factor - 1.0);
+                let theta = theta * growth.powf(rot as f64 / (rot as f64 - 2.0));
+                let long = (0..half).map(|i| theta.powf(2.0 * i as f64 / rot as f64).recip()).collect();
+                long_table = Some((long, *original_max));
+            }
+            base
         }
         RopeScaling::Llama3 {
             factor,
@@ -141,18 +165,18 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
             if !(high > low) {
                 return error(format!("high_freq_factor {high} must exceed low_freq_factor {low}"));
             }
-            let scaled = |&f: &f64| {
+            let divisor = |&f: &f64| {
                 let wavelength = 2.0 * PI / f;
                 if wavelength > original_max / low {
-                    f / factor
+                    *factor
                 } else if wavelength < original_max / high {
-                    f
+                    1.0
                 } else {
                     let smooth = (original_max / wavelength - low) / (high - low);
-                    (1.0 - smooth) * f / factor + smooth * f
+                    ((1.0 - smooth) / factor + smooth).recip()
                 }
             };
-            base.iter().map(scaled).collect()
+            divided(&base.iter().map(divisor).collect::<Vec<_>>())?
         }
         RopeScaling::Yarn {
             factor,

@@ -63,6 +63,15 @@ pub enum LayerPattern {
         /// Every `period`-th layer.
         full: LayerSpec,
     },
+    /// Layers below `first` are `before`, the others `after`.
+    From {
+        /// First layer of the second kind.
+        first: usize,
+        /// The layers below.
+        before: LayerSpec,
+        /// The layers from there on.
+        after: LayerSpec,
+    },
     /// One entry per layer, as the configuration lists them.
     Listed(Vec<LayerSpec>),
 }
@@ -77,6 +86,7 @@ impl LayerPattern {
             } else {
                 *local
             }),
+            LayerPattern::From { first, before, after } => Some(if index < *first { *before } else { *after }),
             LayerPattern::Listed(list) => list.get(index).copied(),
         }
     }

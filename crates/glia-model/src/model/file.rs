@@ -53,6 +53,13 @@ impl GgufView for GgufFile {
         }
     }
 
+    fn list(&self, key: &str, limit: usize) -> Option<Vec<f64>> {
+        match self.get(key)? {
+            GgufValue::Array(list) if list.len() <= limit => list.iter().map(|v| v.as_f64()).collect(),
+            _ => None,
+        }
+    }
+
     fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str()
     }

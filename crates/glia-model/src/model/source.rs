@@ -59,13 +59,19 @@ impl ModelWeights {
                 Some((stored, transform, dtype, Shape::try_new(&info.shape)?))
             }
             Files::Safetensors(file) => {
-                // Base models are saved without the prefix of the model that wraps them.
-                let found = [name, name.strip_prefix("model.").unwrap_or(name)]
-                    .into_iter()
-                    .find_map(|n| {
-                        let (dtype, shape) = file.meta(n)?;
-                        Some((n.to_owned(), dtype, shape))
-                    })?;
+                // Base models are saved without the prefix of the model that wraps them,
+                // those of a model that also sees have the decoder's in front.
+                let bare = name.strip_prefix("model.").unwrap_or(name);
+                let names = [
+                    name.to_owned(),
+                    bare.to_owned(),
+                    format!("language_model.{name}"),
+                    format!("model.language_model.{bare}"),
+                ];
+                let found = names.into_iter().find_map(|n| {
+                    let (dtype, shape) = file.meta(&n)?;
+                    Some((n, dtype, shape))
+                })?;
                 Some((found.0, Transform::None, found.1, found.2))
             }
         }
