@@ -14,7 +14,7 @@ use crate::Outcome;
 /// Which cases, on what.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A folder with any of models, ops, quants, tokenizers
+    /// A folder with any of models, ops, quants, tokenizers, real
     dir: PathBuf,
     /// The backend that runs ops and models
     #[arg(long, default_value = "cpu")]
@@ -25,14 +25,20 @@ pub struct Args {
     /// Only cases whose name contains this
     #[arg(long, default_value = "")]
     filter: String,
+    /// Folder of the real models that the cases of `real` name
+    #[arg(long, env = MODELS_VAR)]
+    models: Option<PathBuf>,
 }
+
+/// Names the folder of real models.
+const MODELS_VAR: &str = "GLIA_MODELS";
 
 /// Runs, prints, and fails if a case failed.
 pub fn run(args: &Args) -> Outcome {
     if !args.dir.is_dir() {
         return Err(format!("{}: no such folder", args.dir.display()));
     }
-    let results: Vec<CaseResult> = cases(&args.dir, backend(&args.backend)?, &args.filter)
+    let results: Vec<CaseResult> = cases(&args.dir, backend(&args.backend)?, &args.filter, args.models.as_deref())
         .into_iter()
         .filter(|c| c.name.contains(&args.filter))
         .collect();
@@ -44,7 +50,8 @@ pub fn run_folder(dir: &Path) -> Outcome {
     if !dir.is_dir() {
         return Err(format!("{}: no such folder", dir.display()));
     }
-    report(dir, &cases(dir, backend("cpu")?, ""), false)
+    let models = std::env::var_os(MODELS_VAR).map(PathBuf::from);
+    report(dir, &cases(dir, backend("cpu")?, "", models.as_deref()), false)
 }
 
 fn backend(name: &str) -> Result<Arc<dyn Backend>, String> {
@@ -57,7 +64,7 @@ fn backend(name: &str) -> Result<Arc<dyn Backend>, String> {
     }
 }
 
-fn cases(dir: &Path, backend: Arc<dyn Backend>, filter: &str) -> Vec<CaseResult> {
+fn cases(dir: &Path, backend: Arc<dyn Backend>, filter: &str, models: Option<&Path>) -> Vec<CaseResult> {
     let mut results = Vec::new();
     let tokenizers = dir.join("tokenizers");
     if tokenizers.is_dir() {
@@ -72,7 +79,9 @@ fn cases(dir: &Path, backend: Arc<dyn Backend>, filter: &str) -> Vec<CaseResult>
     if ops.is_dir() {
         results.extend(proof::ops::run(&ops, &*backend));
     }
-    results.extend(proof::models::run(&dir.join("models"), &[backend], filter));
+    let backends = [backend];
+    results.extend(proof::models::run(&dir.join("models"), &backends, filter));
+    results.extend(proof::real::run(&dir.join("real"), models, &backends, filter));
     results
 }
 
