@@ -256,7 +256,7 @@ fn unsupported_types_are_listed_and_explained() {
         let file = open(Raw::new(1, 0).tensor("w", 2, &[32, 2], id).data(64).0).unwrap();
         assert_eq!(file.tensors()[0].name, "w");
         let error = file.tensor("w").err().unwrap().to_string();
-        for part in ["t.gguf", "`w`", says, "supported: f32, f16, q4_0", "mxfp4"] {
+        for part in ["t.gguf", "`w`", says, "supported: F32, F16, Q4_0", "MXFP4", "Q4_K"] {
             assert!(error.contains(part), "`{error}` does not say `{part}`");
         }
     }
@@ -355,4 +355,82 @@ fn unknown_pre_tokenizers_are_refused_and_can_be_overridden() {
     }
     let tokenizer = Tokenizer::from_gguf_file(&file, Some("gpt-2")).unwrap();
     assert_eq!(tokenizer.encode("ab", false, false).unwrap(), [2]);
+}
+
+#[test]
+fn metadata_of_another_type_is_refused_by_key() {
+    let refused = |key: &str, value: WriteValue, says: &str| {
+        let mut w = GgufWriter::new();
+        w.key(key, value);
+        let base = tiny_llama(2, true, "gpt-2");
+        let bytes = base.without(key).with_keys_of(&w).finish();
+        let error = ModelFile::from_gguf(open(bytes).unwrap()).and_then(|f| f.graph()).err();
+        let error = error.unwrap_or_else(|| panic!("{key}: accepted")).to_string();
+        for part in ["t.gguf", key, says] {
+            assert!(error.contains(part), "{key}: `{error}` does not say `{part}`");
+        }
+    };
+    let text = || WriteValue::Str("many".into());
+    refused("general.architecture", WriteValue::U32(7), "must be a text");
+    for key in [
+        "llama.block_count",
+        "llama.embedding_length",
+        "llama.attention.head_count",
+        "llama.attention.head_count_kv",
+        "llama.attention.layer_norm_rms_epsilon",
+        "llama.rope.freq_base",
+        "llama.rope.dimension_count",
+        "llama.rope.scaling.factor",
+        "llama.attention.sliding_window",
+    ] {
+        refused(key, text(), "must be a number, not \"many\"");
+        refused(key, WriteValue::Bool(true), "must be a number, not true");
+        refused(key, WriteValue::Strs(vec!["1".into(), "2".into()]), "must be a number, not [\"1\", \"2\"]");
+        refused(key, WriteValue::F32(f32::NAN), "must be a number, not NaN");
+        refused(key, WriteValue::I32s(vec![1, 2]), "differs by layer");
+        refused(key, WriteValue::I32s(Vec::new()), "must be a number");
+    }
+    refused("llama.block_count", WriteValue::F32(2.5), "whole number");
+    refused("llama.block_count", WriteValue::I32(-2), "whole number");
+    refused("llama.rope.scaling.type", WriteValue::U32(1), "must be a text");
+    refused("llama.rope.scaling.type", text(), "`many` is not supported");
+    for key in ["llama.block_count", "llama.embedding_length", "llama.attention.head_count"] {
+        let bytes = tiny_llama(2, true, "gpt-2").without(key).finish();
+        let error = ModelFile::from_gguf(open(bytes).unwrap()).err().unwrap().to_string();
+        assert!(error.contains("is missing"), "{key}: {error}");
+    }
+}
+
+#[test]
+fn sets_that_contradict_themselves_are_refused() {
+    let folder = temp("contradiction");
+    let path = |n: u32| folder.join(format!("m-{n:05}-of-00002.gguf"));
+    let write = |no: u32, count: WriteValue, total: u32| {
+        let mut w = GgufWriter::new();
+        w.key("split.no", WriteValue::U32(no))
+            .key("split.count", count)
+            .key("split.tensors.count", WriteValue::U32(total))
+            .tensor(&format!("w{no}"), DType::F32, &[1], &[0; 4]);
+        std::fs::write(path(no + 1), w.finish()).unwrap();
+    };
+    let says = |parts: &[&str]| {
+        let error = GgufFile::open(&path(1), true).err().unwrap().to_string();
+        parts
+            .iter()
+            .for_each(|p| assert!(error.contains(p), "`{error}` does not say `{p}`"));
+    };
+    write(0, WriteValue::U32(2), 2);
+    write(1, WriteValue::U32(2), 2);
+    assert_eq!(GgufFile::open(&path(2), true).unwrap().tensors().len(), 2);
+    write(0, WriteValue::U32(2), 3);
+    says(&["split.tensors.count = 3", "hold 2 tensors"]);
+    write(0, WriteValue::Str("2".into()), 2);
+    says(&["split.count must be a whole number, not \"2\""]);
+    write(0, WriteValue::I32(-2), 2);
+    says(&["split.count must be a whole number, not -2"]);
+    write(0, WriteValue::U64(u64::MAX), 2);
+    says(&["split.count = 18446744073709551615"]);
+    write(0, WriteValue::U32(3), 2);
+    says(&["split.count = 3", "-of-00003.gguf"]);
+    std::fs::remove_dir_all(folder).unwrap();
 }

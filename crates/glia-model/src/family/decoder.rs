@@ -24,6 +24,8 @@ pub enum Taps {
     Logits,
     /// Also `hidden.embed`, `hidden.layer_{i}` and `hidden.final`, to find where two runs part.
     Hidden,
+    /// The hidden states and no head, which models that embed texts do without.
+    Headless,
 }
 
 /// Builds the graph: `input_ids` I32 `[T]` -> `logits` F32 `[T, vocab]`.
@@ -63,6 +65,9 @@ pub fn build(spec: &DecoderSpec, weights: &dyn WeightTypes, taps: Taps) -> Resul
     }
     let h = b.norm("norm", "model.norm.weight", spec.hidden, h)?;
     b.tap(taps, "hidden.final", h)?;
+    if taps == Taps::Headless {
+        return Ok(b.g.finish()?);
+    }
     let head = if spec.tied {
         table
     } else {
@@ -93,7 +98,7 @@ impl Builder<'_> {
     fn tap(&mut self, taps: Taps, name: &str, value: Vid) -> Result<(), FamilyError> {
         match taps {
             Taps::Logits => Ok(()),
-            Taps::Hidden => Ok(self.g.output(name, value)?),
+            Taps::Hidden | Taps::Headless => Ok(self.g.output(name, value)?),
         }
     }
 

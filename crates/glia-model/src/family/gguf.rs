@@ -10,10 +10,10 @@ use super::spec::{DecoderSpec, ResidualShape};
 pub trait GgufView {
     /// Path, for messages.
     fn file(&self) -> &str;
-    /// A number of any type.
-    fn number(&self, key: &str) -> Option<f64>;
-    /// A text.
-    fn text(&self, key: &str) -> Option<&str>;
+    /// A finite number of any type, or a list of equal ones; the error says what is there instead.
+    fn number(&self, key: &str) -> Result<Option<f64>, String>;
+    /// A text; the error says what is there instead.
+    fn text(&self, key: &str) -> Result<Option<&str>, String>;
     /// Numbers or booleans of an array, at most `limit`.
     fn list(&self, key: &str, limit: usize) -> Option<Vec<f64>>;
     /// Shape of a tensor, outermost first.
@@ -49,18 +49,56 @@ const NUMBERS: &[(&str, &str)] = &[
     ("final_logit_softcapping", "final_logit_softcapping"),
 ];
 
+/// Metadata of one architecture, with errors that name file and key.
+struct Keys<'a> {
+    gguf: &'a dyn GgufView,
+    arch: &'a str,
+}
+
+impl Keys<'_> {
+    fn error(&self, key: &str, reason: impl Into<String>) -> FamilyError {
+        FamilyError::Config {
+            field: format!("{}: {key}", self.gguf.file()),
+            reason: reason.into(),
+        }
+    }
+
+    fn number(&self, key: &str) -> Result<Option<f64>, FamilyError> {
+        let key = format!("{}.{key}", self.arch);
+        self.gguf.number(&key).map_err(|reason| self.error(&key, reason))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&str>, FamilyError> {
+        let key = format!("{}.{key}", self.arch);
+        self.gguf.text(&key).map_err(|reason| self.error(&key, reason))
+    }
+
+    fn whole(&self, key: &str) -> Result<Option<u64>, FamilyError> {
+        match self.number(key)? {
+            None => Ok(None),
+            Some(x) if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Ok(Some(x as u64)),
+            Some(x) => Err(self.error(
+                &format!("{}.{key}", self.arch),
+                format!("must be a whole number, not {x}"),
+            )),
+        }
+    }
+
+    fn need(&self, key: &str) -> Result<u64, FamilyError> {
+        self.whole(key)?
+            .ok_or_else(|| self.error(&format!("{}.{key}", self.arch), "is missing"))
+    }
+}
+
 /// The configuration that Transformers would have for this file.
 ///
 /// # Errors
 /// [`FamilyError::Config`] naming the key; [`FamilyError::UnknownFamily`].
 pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
-    let error = |key: String, reason: String| FamilyError::Config {
-        field: format!("{}: {key}", gguf.file()),
-        reason,
-    };
-    let arch = gguf
-        .text("general.architecture")
-        .ok_or_else(|| error("general.architecture".to_owned(), "is missing or no text".to_owned()))?;
+    let keys = Keys { gguf, arch: "general" };
+    let arch = keys
+        .text("architecture")?
+        .ok_or_else(|| keys.error("general.architecture", "is missing"))?;
     let Some((_, model_type)) = ARCHITECTURES.iter().find(|(a, _)| *a == arch) else {
         let supported = ARCHITECTURES.iter().map(|(a, _)| *a).collect::<Vec<_>>().join(", ");
         return Err(FamilyError::UnknownFamily {
@@ -68,36 +106,30 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
             supported,
         });
     };
-    let number = |key: &str| gguf.number(&format!("{arch}.{key}"));
-    let whole = |key: &str| match number(key) {
-        None => Ok(None),
-        Some(x) if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Ok(Some(x as u64)),
-        Some(x) => Err(error(
-            format!("{arch}.{key}"),
-            format!("must be a whole number, not {x}"),
-        )),
-    };
+    let keys = Keys { gguf, arch };
     let mut config = Map::new();
     config.insert("model_type".to_owned(), json!(model_type));
     for (key, field) in SIZES {
-        if let Some(n) = whole(key)? {
+        if let Some(n) = keys.whole(key)? {
             config.insert((*field).to_owned(), json!(n));
         }
     }
     for (key, field) in NUMBERS {
-        if let Some(x) = number(key) {
+        if let Some(x) = keys.number(key)? {
             config.insert((*field).to_owned(), json!(x));
         }
     }
-    let need = |key: &str| whole(key)?.ok_or_else(|| error(format!("{arch}.{key}"), "is missing".to_owned()));
-    let (hidden, n_heads) = (need("embedding_length")?, need("attention.head_count")?.max(1));
-    let head_dim = whole("attention.key_length")?.unwrap_or(hidden / n_heads).max(1);
+    let (hidden, n_heads) = (
+        keys.need("embedding_length")?,
+        keys.need("attention.head_count")?.max(1),
+    );
+    let head_dim = keys.whole("attention.key_length")?.unwrap_or(hidden / n_heads).max(1);
     config.insert("head_dim".to_owned(), json!(head_dim));
-    let n_kv_heads = whole("attention.head_count_kv")?.unwrap_or(n_heads);
+    let n_kv_heads = keys.whole("attention.head_count_kv")?.unwrap_or(n_heads);
     config.insert("num_key_value_heads".to_owned(), json!(n_kv_heads));
-    let theta = number("rope.freq_base").unwrap_or(10_000.0);
+    let theta = keys.number("rope.freq_base")?.unwrap_or(10_000.0);
     config.insert("rope_theta".to_owned(), json!(theta));
-    if let Some(rot) = whole("rope.dimension_count")?
+    if let Some(rot) = keys.whole("rope.dimension_count")?
         && rot != head_dim
     {
         config.insert("partial_rotary_factor".to_owned(), json!(rot as f64 / head_dim as f64));
@@ -109,16 +141,15 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
         json!(gguf.shape("output.weight").is_none()),
     );
     let has_bias = |tensor: &str| json!(gguf.shape(tensor).is_some());
-    if arch == "llama" || arch == "mistral" {
-        config.insert("attention_bias".to_owned(), has_bias("blk.0.attn_q.bias"));
-        config.insert("mlp_bias".to_owned(), has_bias("blk.0.ffn_up.bias"));
-    }
-    let n_layers = whole("block_count")?.unwrap_or(0);
+    config.insert("attention_bias".to_owned(), has_bias("blk.0.attn_q.bias"));
+    config.insert("attention_out_bias".to_owned(), has_bias("blk.0.attn_output.bias"));
+    config.insert("mlp_bias".to_owned(), has_bias("blk.0.ffn_up.bias"));
+    let n_layers = keys.whole("block_count")?.unwrap_or(0);
     if arch.starts_with("gemma") {
         config.insert("hidden_activation".to_owned(), json!("gelu_pytorch_tanh"));
     }
     // Scores are multiplied with `scale`; Transformers keeps the number whose root divides them.
-    if let Some(scale) = number("attention.scale").filter(|s| s.is_finite() && *s > 0.0) {
+    if let Some(scale) = keys.number("attention.scale")?.filter(|s| *s > 0.0) {
         config.insert("query_pre_attn_scalar".to_owned(), json!(scale.powi(-2)));
     } else if matches!(arch, "gemma2" | "gemma3") {
         // The 27B models scale by the width per head, all others by the head size; the files do not say so.
@@ -126,19 +157,20 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
         let scalar = if wide { hidden / n_heads } else { head_dim };
         config.insert("query_pre_attn_scalar".to_owned(), json!(scalar));
     }
-    windows(gguf, arch, whole("attention.sliding_window")?, &mut config)?;
-    if let Some(theta) = number("rope.freq_base_swa") {
+    windows(&keys, &mut config)?;
+    if let Some(theta) = keys.number("rope.freq_base_swa")? {
         config.insert("rope_local_base_freq".to_owned(), json!(theta));
     }
-    if let Some(scaling) = scaling(gguf, arch)? {
+    if let Some(scaling) = scaling(&keys)? {
         config.insert("rope_scaling".to_owned(), scaling);
     }
     Ok(config)
 }
 
-fn scaling(gguf: &dyn GgufView, arch: &str) -> Result<Option<Value>, FamilyError> {
-    let number = |key: &str| gguf.number(&format!("{arch}.rope.scaling.{key}"));
-    let original = number("original_context_length").or(gguf.number(&format!("{arch}.context_length")));
+fn scaling(keys: &Keys<'_>) -> Result<Option<Value>, FamilyError> {
+    let (gguf, arch) = (keys.gguf, keys.arch);
+    let number = |key: &str| keys.number(&format!("rope.scaling.{key}"));
+    let original = number("original_context_length")?.or(keys.number("context_length")?);
     if let Some(divisors) = gguf.f32_values("rope_freqs.weight") {
         return Ok(Some(json!({ "rope_type": "divisors", "divisors": divisors })));
     }
@@ -146,23 +178,23 @@ fn scaling(gguf: &dyn GgufView, arch: &str) -> Result<Option<Value>, FamilyError
     if let (Some(short), Some(long)) = (gguf.f32_values(tables.0), gguf.f32_values(tables.1)) {
         return Ok(Some(json!({
             "rope_type": "longrope", "short_factor": short, "long_factor": long,
-            "original_max_position_embeddings": original, "attention_factor": number("attn_factor"),
+            "original_max_position_embeddings": original, "attention_factor": number("attn_factor")?,
         })));
     }
     // A factor without a kind is linear, as in the files of before there were kinds.
-    let kind = gguf.text(&format!("{arch}.rope.scaling.type")).unwrap_or("linear");
-    let factor = number("factor").or(gguf.number(&format!("{arch}.rope.scale_linear")));
+    let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");
+    let factor = number("factor")?.or(keys.number("rope.scale_linear")?);
     match (kind, factor.filter(|f| *f > 0.0)) {
         ("linear", Some(factor)) => Ok(Some(json!({ "rope_type": "linear", "factor": factor }))),
         ("yarn", Some(factor)) => {
             let mut scaling = json!({
                 "rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original,
                 // One key holds the factor itself, an older one what it is to be multiplied with.
-                "attention_factor": number("yarn_attn_factor")
-                    .or(number("attn_factor").map(|a| a * (0.1 * factor.ln() + 1.0))),
-                "beta_fast": number("yarn_beta_fast"), "beta_slow": number("yarn_beta_slow"),
+                "attention_factor": number("yarn_attn_factor")?
+                    .or(number("attn_factor")?.map(|a| a * (0.1 * factor.ln() + 1.0))),
+                "beta_fast": number("yarn_beta_fast")?, "beta_slow": number("yarn_beta_slow")?,
             });
-            if let Some(all) = number("yarn_log_multiplier").filter(|m| *m != 0.0) {
+            if let Some(all) = number("yarn_log_multiplier")?.filter(|m| *m != 0.0) {
                 scaling["mscale"] = json!(1.0);
                 scaling["mscale_all_dim"] = json!(all);
             }
@@ -177,12 +209,9 @@ fn scaling(gguf: &dyn GgufView, arch: &str) -> Result<Option<Value>, FamilyError
 }
 
 /// Windows of the layers: one number, and where they differ a period or a flag per layer.
-fn windows(
-    gguf: &dyn GgufView,
-    arch: &str,
-    window: Option<u64>,
-    config: &mut Map<String, Value>,
-) -> Result<(), FamilyError> {
+fn windows(keys: &Keys<'_>, config: &mut Map<String, Value>) -> Result<(), FamilyError> {
+    let (gguf, arch) = (keys.gguf, keys.arch);
+    let window = keys.whole("attention.sliding_window")?;
     let window = window.filter(|&w| w > 0);
     if arch == "gemma2" && window.is_none() {
         // The family's default holds.
@@ -201,12 +230,9 @@ fn windows(
     if let Some(flags) = gguf.list(&key, n_layers as usize) {
         let kinds: Vec<&str> = flags.iter().map(|&flag| kind(flag != 0.0)).collect();
         config.insert("layer_types".to_owned(), json!(kinds));
-    } else if let Some(period) = gguf.number(&key) {
+    } else if let Some(period) = keys.number("attention.sliding_window_pattern")? {
         if period.fract() != 0.0 || !(0.0..=1e6).contains(&period) {
-            return Err(FamilyError::Config {
-                field: format!("{}: {key}", gguf.file()),
-                reason: format!("must be a number of layers, not {period}"),
-            });
+            return Err(keys.error(&key, format!("must be a number of layers, not {period}")));
         }
         config.insert("sliding_window_pattern".to_owned(), json!(period as u64));
     }

@@ -281,7 +281,7 @@ fn common(family: &'static str, c: &Fields<'_>) -> Result<DecoderSpec, FamilyErr
         },
         residual: ResidualShape::PreNorm,
         qkv_bias: attention_bias,
-        o_bias: attention_bias,
+        o_bias: c.bool_or("attention_out_bias", attention_bias)?,
         mlp_bias: c.bool_or("mlp_bias", false)?,
         qk_norm: false,
         qkv: QkvLayout::Separate,

@@ -95,6 +95,20 @@ impl GgufFile {
                 tensors.push(info);
             }
         }
+        // The first part of a set says how many there are in all.
+        if let Some(promised) = parts[0].get("split.tensors.count").and_then(|v| v.as_u64())
+            && parts.len() > 1
+            && promised != tensors.len() as u64
+        {
+            return Err(GgufError::Split {
+                file: path,
+                reason: format!(
+                    "split.tensors.count = {promised}, but the {} parts hold {} tensors: they do not belong together",
+                    parts.len(),
+                    tensors.len()
+                ),
+            });
+        }
         Ok(GgufFile {
             path,
             parts,

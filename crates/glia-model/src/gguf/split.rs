@@ -10,14 +10,17 @@ const MAX_PARTS: u64 = 10_000;
 
 /// The files of the set that `part`, at `path`, belongs to.
 pub(super) fn paths(path: &Path, part: &Part) -> Result<Vec<PathBuf>, GgufError> {
-    let number = |key: &str| part.get(key).and_then(|v| v.as_u64());
-    let count = match number("split.count") {
-        None | Some(0 | 1) => return Ok(vec![path.to_owned()]),
-        Some(count) => count,
+    let Some(count) = part.get("split.count") else {
+        return Ok(vec![path.to_owned()]);
     };
     let error = |reason: String| GgufError::Split {
         file: part.file.clone(),
         reason,
+    };
+    let count = match count.as_u64() {
+        Some(0 | 1) => return Ok(vec![path.to_owned()]),
+        Some(count) => count,
+        None => return Err(error(format!("split.count must be a whole number, not {count}"))),
     };
     if count > MAX_PARTS {
         return Err(error(format!(

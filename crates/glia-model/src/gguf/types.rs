@@ -61,10 +61,21 @@ pub fn type_id(dtype: DType) -> Option<u32> {
     TYPES.iter().find(|(_, d)| *d == dtype).map(|(t, _)| *t)
 }
 
+/// The name of a type id as ggml's tools write it: `Q4_K`, `MXFP4`; `type 200` when it has none.
+pub fn name(id: u32) -> String {
+    if let Some(dtype) = dtype(id) {
+        return dtype.name().to_uppercase();
+    }
+    match OTHERS.iter().find(|(t, _)| *t == id) {
+        Some((_, name)) => name.split(',').next().unwrap_or(name).to_owned(),
+        None => format!("type {id}"),
+    }
+}
+
 /// What to say of an id that has no dtype.
 pub fn describe_unsupported(id: u32) -> String {
     let known = OTHERS.iter().find(|(t, _)| *t == id);
-    let supported: Vec<&str> = TYPES.iter().map(|(_, d)| d.name()).collect();
+    let supported: Vec<String> = TYPES.iter().map(|(t, _)| name(*t)).collect();
     let what = match known {
         Some((_, name)) => format!("type {id} ({name}) is not supported"),
         None => format!("type {id} is unknown: the file is damaged, or newer than this program"),

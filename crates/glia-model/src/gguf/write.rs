@@ -44,6 +44,20 @@ impl GgufWriter {
         self
     }
 
+    /// A copy without a key.
+    pub fn without(&self, key: &str) -> GgufWriter {
+        let mut copy = self.clone();
+        copy.keys.retain(|(k, _)| k != key);
+        copy
+    }
+
+    /// A copy with the keys of another after its own.
+    pub fn with_keys_of(&self, other: &GgufWriter) -> GgufWriter {
+        let mut copy = self.clone();
+        copy.keys.extend(other.keys.iter().cloned());
+        copy
+    }
+
     /// The file.
     pub fn finish(&self) -> Vec<u8> {
         const ALIGNMENT: usize = 32;

@@ -16,7 +16,7 @@ use crate::family::decoder::{self, Taps};
 use crate::family::gguf::GgufView;
 use crate::family::spec::DecoderSpec;
 use crate::family::{self, FamilyError, hf};
-use crate::gguf::{GgufFile, Value as GgufValue};
+use crate::gguf::{GgufFile, Value as GgufValue, types};
 use crate::safetensors::SafetensorsFile;
 use crate::template::{ChatTemplate, Clock};
 use crate::tokenizer::Tokenizer;
@@ -41,15 +41,24 @@ impl GgufView for GgufFile {
         self.path()
     }
 
-    fn number(&self, key: &str) -> Option<f64> {
-        match self.get(key)? {
+    fn number(&self, key: &str) -> Result<Option<f64>, String> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        let number = match value {
             // Per-layer lists are for families that differ by layer; of equal entries any will do.
             GgufValue::Array(list) => {
-                let mut numbers = list.numbers()?;
-                let first = numbers.next()?;
-                numbers.all(|n| n == first).then_some(first)
+                let mut numbers = list.numbers().ok_or_else(|| format!("must be a number, not {value}"))?;
+                let first = numbers.next();
+                if numbers.any(|n| Some(n) != first) {
+                    return Err(format!("differs by layer, which is not supported: {value}"));
+                }
+                first
             }
+            GgufValue::Bool(_) => None,
             value => value.as_f64(),
+        };
+        match number.filter(|n| n.is_finite()) {
+            Some(n) => Ok(Some(n)),
+            None => Err(format!("must be a number, not {value}")),
         }
     }
 
@@ -60,8 +69,12 @@ impl GgufView for GgufFile {
         }
     }
 
-    fn text(&self, key: &str) -> Option<&str> {
-        self.get(key)?.as_str()
+    fn text(&self, key: &str) -> Result<Option<&str>, String> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        value
+            .as_str()
+            .map(Some)
+            .ok_or_else(|| format!("must be a text, not {value}"))
     }
 
     fn shape(&self, tensor: &str) -> Option<Vec<usize>> {
@@ -351,11 +364,9 @@ impl ModelFile {
         };
         match &*self.files {
             Files::Gguf { file, .. } => {
-                let dtype =
-                    |t: &crate::gguf::TensorInfo| t.dtype.map_or(format!("type {}", t.type_id), |d| d.to_string());
                 file.tensors()
                     .iter()
-                    .map(|t| line(&t.name, &dtype(t), &t.shape, t.size_bytes))
+                    .map(|t| line(&t.name, &types::name(t.type_id), &t.shape, t.size_bytes))
                     .collect()
             }
             Files::Safetensors(file) => file
@@ -364,7 +375,7 @@ impl ModelFile {
                 .filter_map(|name| {
                     let (dtype, shape) = file.meta(name)?;
                     let bytes = glia_core::tensor_bytes(dtype, &shape).unwrap_or(0);
-                    Some(line(name, dtype.name(), &shape, bytes))
+                    Some(line(name, &dtype.name().to_uppercase(), &shape, bytes))
                 })
                 .collect(),
         }
@@ -391,16 +402,13 @@ impl ModelFile {
         };
         match &*self.files {
             Files::Gguf { file, .. } => file.tensors().iter().for_each(|t| {
-                add(
-                    t.dtype.map_or(format!("type {}", t.type_id), |d| d.to_string()),
-                    t.size_bytes,
-                )
+                add(types::name(t.type_id), t.size_bytes)
             }),
             Files::Safetensors(file) => file
                 .names()
                 .into_iter()
                 .filter_map(|n| file.tensor(n).ok())
-                .for_each(|t: Tensor| add(t.dtype().to_string(), t.size_bytes())),
+                .for_each(|t: Tensor| add(t.dtype().name().to_uppercase(), t.size_bytes())),
         }
         counts.sort_by_key(|count| std::cmp::Reverse(count.2));
         counts
@@ -418,7 +426,7 @@ impl fmt::Display for Card<'_> {
             Files::Gguf { file: gguf, arch } => {
                 writeln!(f, "format      GGUF v{}, {} file(s)", gguf.version(), gguf.n_parts())?;
                 for key in ["general.name", "general.license"] {
-                    if let Some(text) = gguf.text(key) {
+                    if let Ok(Some(text)) = gguf.text(key) {
                         writeln!(f, "{:<11} {text}", key.trim_start_matches("general."))?;
                     }
                 }
