@@ -269,6 +269,13 @@ impl ValueType {
         self.dims.iter().any(|d| d.depends_on(symbol))
     }
 
+    /// Whether it has a row of fixed size per token or per wanted row, and nothing else.
+    pub fn is_by_rows(&self) -> bool {
+        self.dims.split_first().is_some_and(|(first, rest)| {
+            (*first == Dim::T || *first == Dim::R) && rest.iter().all(|d| d.as_fixed().is_some())
+        })
+    }
+
     /// The shape, if no dimension depends on the step.
     pub fn as_fixed(&self) -> Option<Shape> {
         let dims: Option<Vec<usize>> = self.dims.iter().map(Dim::as_fixed).collect();

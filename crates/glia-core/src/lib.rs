@@ -19,7 +19,7 @@ mod tensor;
 
 pub use backend::{
     Backend, CancelToken, CompileOptions, ConstSource, MemoryHints, MemorySpace, NodeCx, NodeView, OpTime, Packed,
-    Precision, ProfileSink, Program, ProgramState, SeqId, SeqRows, StateOptions, Step,
+    Precision, ProfileSink, Program, ProgramState, SeqId, SeqRows, StateOptions, Step, check_rows,
 };
 pub use dim::{Dim, Sizes, Symbol, ValueType};
 pub use dtype::DType;

@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use crate::{Op, Sizes, StateSpec, ValueType};
+use crate::{BackendError, Op, Sizes, StateSpec, Tensor, ValueType};
 
-macro_rules! ids {
+/// Newtypes of `u32` that index a list.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! index_types {
     ($($(#[$doc:meta])* $name:ident, $prefix:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -13,13 +16,13 @@ macro_rules! ids {
             /// As an index into the list it numbers.
             pub fn index(self) -> usize { self.0 as usize }
         }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, concat!($prefix, "{}"), self.0) }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, concat!($prefix, "{}"), self.0) }
         }
     )*};
 }
 
-ids! {
+index_types! {
     /// Index into [`Segment::values`].
     ValueId, "v";
     /// Index of a weight, resolved through [`CompileOptions`](crate::CompileOptions).
@@ -146,6 +149,51 @@ impl Segment {
             id = of;
         }
         id
+    }
+
+    /// Checks that every id is in range and that aliases view earlier values.
+    ///
+    /// # Errors
+    /// [`BackendError::UnknownId`].
+    pub fn check_ids(&self) -> Result<(), BackendError> {
+        let unknown = |what, id: u32| BackendError::UnknownId { what, id: id.into() };
+        let lists = self
+            .instrs
+            .iter()
+            .flat_map(|i| i.inputs.iter().chain(&i.outputs).chain(&i.frees));
+        for id in lists.chain(&self.inputs).chain(&self.outputs) {
+            if id.index() >= self.values.len() {
+                return Err(unknown("value", id.0));
+            }
+        }
+        for (i, def) in self.values.iter().enumerate() {
+            match def.kind {
+                ValueKind::Alias(of) if of.index() >= i => return Err(unknown("value", of.0)),
+                ValueKind::Temp(slot) if slot.index() >= self.slots.len() => return Err(unknown("slot", slot.0)),
+                ValueKind::State(id, part) => match self.states.get(id.index()) {
+                    Some(state) if part < state.spec.parts.len() => {}
+                    _ => return Err(unknown("state", id.0)),
+                },
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a weight has the declared type.
+    ///
+    /// # Errors
+    /// [`BackendError::ShapeMismatch`], naming the weight.
+    pub fn check_weight(&self, id: ConstId, tensor: &Tensor) -> Result<(), BackendError> {
+        let Some(def) = self.values.iter().find(|v| v.kind == ValueKind::Const(id)) else {
+            return Ok(());
+        };
+        if def.ty.dtype == tensor.dtype() && def.ty.as_fixed().as_ref() == Some(tensor.shape()) {
+            return Ok(());
+        }
+        let (name, dtype, shape) = (&def.name, tensor.dtype(), tensor.shape());
+        let reason = format!("weight `{name}` is {dtype} {shape} instead of {}", def.ty);
+        Err(BackendError::shape("weight", reason))
     }
 
     /// The types of these values.

@@ -10,7 +10,7 @@ use glia_core::{
     ValueKind, ValueType, quant,
 };
 
-use crate::error::{dtype, invalid, shape};
+use crate::error::{dtype, invalid};
 use crate::kernel::Kernel;
 use crate::pack::{ActForm, PackedMatrix};
 use crate::state::{KvLayout, PartLayout};
@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
         let at = match slot {
             Some(at) => at,
             None => {
-                let tensor = self.tensor(value, id)?;
+                let tensor = self.tensor(id)?;
                 // Weights in a file lie at any address; vectors of plain numbers are read in place.
                 let plain = !tensor.dtype().is_quantized() && tensor.shape().rank() < 2;
                 let tensor = if plain { tensor.to_owned_aligned()? } else { tensor };
@@ -183,19 +183,9 @@ impl<'a> Builder<'a> {
     }
 
     /// A weight, checked against its declared type.
-    fn tensor(&self, value: u32, id: ConstId) -> Result<Tensor, BackendError> {
+    fn tensor(&self, id: ConstId) -> Result<Tensor, BackendError> {
         let tensor = self.options.consts.tensor(id)?;
-        let def = &self.segment.values[value as usize];
-        if def.ty.dtype != tensor.dtype() || def.ty.as_fixed().as_ref() != Some(tensor.shape()) {
-            let reason = format!(
-                "weight `{}` is {} {} instead of {}",
-                def.name,
-                tensor.dtype(),
-                tensor.shape(),
-                def.ty
-            );
-            return Err(shape("weight", reason));
-        }
+        self.segment.check_weight(id, &tensor)?;
         Ok(tensor)
     }
 
@@ -283,7 +273,7 @@ impl<'a> Builder<'a> {
         let ValueKind::Const(c) = self.segment.value(root).kind else {
             return Err(dtype("weight", from));
         };
-        let tensor = self.tensor(root.0, c)?;
+        let tensor = self.tensor(c)?;
         let mut converted = Tensor::zeros(DType::F32, *tensor.shape())?;
         quant::dequantize(from, tensor.bytes()?, converted.as_f32_mut()?)
             .map_err(|e| invalid("weight", e.to_string()))?;
@@ -471,31 +461,6 @@ fn groups(stages: &[Stage]) -> Vec<Range<usize>> {
         groups.push(start..stages.len());
     }
     groups
-}
-
-/// Every id is in range, and aliases lead to earlier values.
-pub(crate) fn check_ids(segment: &Segment) -> Result<(), BackendError> {
-    let unknown = |what, id: u32| BackendError::UnknownId { what, id: id.into() };
-    let lists = segment
-        .instrs
-        .iter()
-        .flat_map(|i| i.inputs.iter().chain(&i.outputs).chain(&i.frees));
-    for id in lists.chain(&segment.inputs).chain(&segment.outputs) {
-        if id.index() >= segment.values.len() {
-            return Err(unknown("value", id.0));
-        }
-    }
-    for (i, def) in segment.values.iter().enumerate() {
-        match def.kind {
-            ValueKind::Alias(of) if of.index() >= i => return Err(unknown("value", of.0)),
-            ValueKind::Temp(slot) if slot.index() >= segment.slots.len() => return Err(unknown("slot", slot.0)),
-            ValueKind::State(state, part) if state.index() >= segment.states.len() || part > 1 => {
-                return Err(unknown("state", state.0));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Bytes of every slot in a step; `None` on overflow.

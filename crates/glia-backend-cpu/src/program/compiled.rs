@@ -9,9 +9,9 @@ use glia_core::{
     ValueKind,
 };
 
-use super::builder::{Builder, Lowered, check_ids, is_weight};
+use super::builder::{Builder, Lowered, is_weight};
 use super::run::{Runner, run_step};
-use crate::error::{NAME, invalid, shape};
+use crate::error::{NAME, invalid};
 use crate::isa::Isa;
 use crate::pack::PackedMatrix;
 use crate::simd::Level;
@@ -43,7 +43,7 @@ pub(crate) fn compile(
     let Some(layout) = KvLayout::new(segment, options.kv_dtypes)? else {
         return Ok(None);
     };
-    check_ids(segment)?;
+    segment.check_ids()?;
     let packed = pack_weights(segment, options, team, isa)?;
     let packed_bytes = packed.values().map(|m| m.size_bytes()).sum();
     let Some(builder) = Builder::new(segment, options, &layout, packed)? else {
@@ -83,19 +83,9 @@ fn pack_weights(
     }
     let results: Vec<OnceLock<Result<PackedMatrix, BackendError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
     let pack = |i: usize| -> Result<PackedMatrix, BackendError> {
-        let (id, instr) = jobs[i];
+        let (id, _) = jobs[i];
         let tensor = options.consts.tensor(id)?;
-        let def = segment.value(instr.inputs[1]);
-        if def.ty.dtype != tensor.dtype() || def.ty.as_fixed().as_ref() != Some(tensor.shape()) {
-            let reason = format!(
-                "weight `{}` is {} {} instead of {}",
-                def.name,
-                tensor.dtype(),
-                tensor.shape(),
-                def.ty
-            );
-            return Err(shape("weight", reason));
-        }
+        segment.check_weight(id, &tensor)?;
         let packed = PackedMatrix::pack(&tensor, options.precision, isa)?;
         Ok(packed)
     };

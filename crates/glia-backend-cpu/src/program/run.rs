@@ -5,12 +5,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use glia_core::{BackendError, Dim, InputRole, OpTime, Sizes, Step, Symbol, Tensor, ValueKind};
+use glia_core::{BackendError, OpTime, Sizes, Step, Tensor};
 
 use super::compiled::CompiledProgram;
 use super::memory::{fresh_outputs, resolve};
 use crate::arena::{Arena, Chunk, RawValue, Values};
-use crate::error::{NAME, invalid, shape};
+use crate::error::{NAME, invalid};
 use crate::kernel::{Scratch, StepCx, Work};
 use crate::state::SeqBlocks;
 use crate::threads::Barrier;
@@ -47,7 +47,7 @@ pub(crate) fn run_step(
     runner: &mut Runner,
     step: &Step<'_>,
 ) -> Result<Vec<Tensor>, BackendError> {
-    let sizes = check_inputs(program, step)?;
+    let sizes = step.check_inputs(&program.segment)?;
     let aligned: Vec<Tensor> = step.inputs.iter().map(aligned).collect::<Result<_, _>>()?;
     let mut fresh = fresh_outputs(&program.lowered, &sizes)?;
     resolve(
@@ -224,63 +224,4 @@ impl Walk<'_> {
                 .map_err(|e| named(self.program, stage.instr, e))?;
         }
     }
-}
-
-/// Number, dtype and shape of the step's inputs; the encoder's rows are solved from them.
-fn check_inputs(program: &CompiledProgram, step: &Step<'_>) -> Result<Sizes, BackendError> {
-    let segment = &program.segment;
-    if step.inputs.len() != segment.inputs.len() {
-        return Err(BackendError::WrongArity {
-            op: "step".to_owned(),
-            expected: segment.inputs.len().to_string(),
-            got: step.inputs.len(),
-        });
-    }
-    let n_rows = step.n_rows();
-    let rising = step.wanted_rows.is_sorted_by(|a, b| a < b);
-    if !rising || step.wanted_rows.last().is_some_and(|&w| w as usize >= n_rows) {
-        return Err(invalid(
-            "step",
-            format!("wanted rows {:?} do not rise within 0..{n_rows}", step.wanted_rows),
-        ));
-    }
-    let mut sizes = Sizes {
-        t: n_rows,
-        p: step.rows.first().map_or(0, |r| r.pos),
-        r: step.wanted_rows.len(),
-        n: step.rows.len(),
-        s: 0,
-    };
-    let given = || segment.inputs.iter().map(|&id| segment.value(id)).zip(step.inputs);
-    for (def, tensor) in given() {
-        let at = def.ty.dims.iter().position(|d| *d == Dim::symbol(Symbol::S));
-        if let Some(&s) = at.and_then(|i| tensor.shape().get(i)) {
-            sizes.s = s;
-        }
-    }
-    for (def, tensor) in given() {
-        if let ValueKind::Input(InputRole::Pos) = def.kind {
-            continue;
-        }
-        let planned = def.ty.shape(&sizes);
-        if tensor.dtype() != def.ty.dtype || planned.as_ref() != Some(tensor.shape()) {
-            let planned = planned.map_or_else(|| def.ty.to_string(), |s| format!("{} {s}", def.ty.dtype));
-            let reason = format!(
-                "input `{}` is {} {} instead of {planned}",
-                def.name,
-                tensor.dtype(),
-                tensor.shape()
-            );
-            return Err(shape("step", reason));
-        }
-        let named = matches!(def.kind, ValueKind::Input(InputRole::Named(_)));
-        if step.rows.len() > 1 && named && def.ty.dims.first() != Some(&Dim::T) {
-            let reason = format!(
-                "input `{}` {} has no row per token: one sequence at a time",
-                def.name, def.ty
-            );
-            return Err(shape("step", reason));
-        }
-    }
-    Ok(sizes)
 }

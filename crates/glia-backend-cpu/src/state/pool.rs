@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use glia_core::{BackendError, SeqId, SeqRows};
+use glia_core::{BackendError, SeqId, SeqRows, check_rows};
 
 use super::block::{Block, Meter, SeqBlocks};
 use super::layout::BLOCK_TOKENS;
@@ -25,13 +25,6 @@ pub(crate) struct SequencePool {
     max_context: usize,
     max_state_bytes: usize,
     meter: Meter,
-}
-
-fn unknown(seq: SeqId) -> BackendError {
-    BackendError::UnknownId {
-        what: "sequence",
-        id: seq.0,
-    }
 }
 
 impl SequencePool {
@@ -56,47 +49,18 @@ impl SequencePool {
         if !self.pending.is_empty() {
             return Err(invalid("step", "the last step was neither committed nor rolled back"));
         }
-        self.check(rows)?;
+        check_rows(rows, self.max_context, |seq| self.seqs.get(&seq).map(|s| s.len))?;
         self.check_memory(rows)?;
         self.pending.extend_from_slice(rows);
         views.truncate(rows.len());
         views.resize_with(rows.len(), SeqBlocks::default);
         for (row, view) in rows.iter().zip(views) {
-            let seq = self.seqs.get_mut(&row.seq).ok_or(unknown(row.seq))?;
+            let seq = self.seqs.get_mut(&row.seq).ok_or(row.seq.unknown())?;
             if self.block_bytes > 0 {
                 seq.make_room(row.n_rows, self.block_bytes, &self.meter)?;
             }
             view.blocks.clear();
             view.blocks.extend(seq.blocks.iter().map(|b| b.address()));
-        }
-        Ok(())
-    }
-
-    fn check(&self, rows: &[SeqRows]) -> Result<(), BackendError> {
-        let fail = |reason: String| Err(invalid("step", reason));
-        let mut next = 0usize;
-        for (i, row) in rows.iter().enumerate() {
-            let seq = self.seqs.get(&row.seq).ok_or(unknown(row.seq))?;
-            if rows[..i].iter().any(|r| r.seq == row.seq) {
-                return fail(format!("sequence {} appears twice", row.seq.0));
-            }
-            if row.first_row != next || row.n_rows == 0 {
-                return fail(format!("rows of sequence {} are not dense", row.seq.0));
-            }
-            if row.pos != seq.len {
-                return fail(format!(
-                    "sequence {} has {} tokens, not {}",
-                    row.seq.0, seq.len, row.pos
-                ));
-            }
-            let needed = row.pos.saturating_add(row.n_rows);
-            if needed > self.max_context {
-                return Err(BackendError::ContextOverflow {
-                    needed,
-                    max: self.max_context,
-                });
-            }
-            next = next.saturating_add(row.n_rows);
         }
         Ok(())
     }
@@ -136,7 +100,7 @@ impl SequencePool {
 
     pub fn create(&mut self, seq: SeqId) -> Result<(), BackendError> {
         if self.seqs.contains_key(&seq) {
-            return Err(invalid("create", format!("sequence {} exists already", seq.0)));
+            return Err(seq.taken());
         }
         self.seqs.insert(seq, Sequence::default());
         Ok(())
@@ -144,9 +108,9 @@ impl SequencePool {
 
     pub fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<usize, BackendError> {
         if self.seqs.contains_key(&to) {
-            return Err(invalid("fork", format!("sequence {} exists already", to.0)));
+            return Err(to.taken());
         }
-        let mut copy = self.seqs.get(&from).ok_or(unknown(from))?.clone();
+        let mut copy = self.seqs.get(&from).ok_or(from.unknown())?.clone();
         copy.len = copy.len.min(len);
         copy.shrink();
         let reached = copy.len;

@@ -1,8 +1,11 @@
 //! The `Backend` trait: one trait, four levels. Level 0 is a working backend; each further level is a default method.
 
+mod check;
 mod node;
 mod program;
 
+pub use check::check_rows;
+pub(crate) use check::check_type;
 pub use node::{NodeCx, NodeView, Packed};
 pub use program::{
     CancelToken, CompileOptions, ConstSource, OpTime, Precision, ProfileSink, Program, ProgramState, SeqId, SeqRows,

@@ -60,7 +60,7 @@ impl InterpretedProgram {
         segment: Arc<Segment>,
         options: &CompileOptions<'_>,
     ) -> Result<Arc<dyn Program>, BackendError> {
-        check_ids(&segment)?;
+        segment.check_ids()?;
         let on_host = backend.space() == MemorySpace::HOST;
         let mut program = InterpretedProgram {
             backend,
@@ -112,7 +112,7 @@ impl InterpretedProgram {
             // Aliases of weights keep their own shape; only direct reads are packed.
             let direct = matches!(segment.value(instr.inputs[input]).kind, ValueKind::Const(_));
             let tensor = options.consts.tensor(id).map_err(at)?;
-            check_weight(&tensor, &segment, id).map_err(at)?;
+            segment.check_weight(id, &tensor).map_err(at)?;
             let form = if direct {
                 backend.pack(&view, input, &tensor).map_err(at)?
             } else {
@@ -173,7 +173,7 @@ impl InterpretedProgram {
             Some(tensor) => tensor.clone(),
             None => options.consts.tensor(id)?,
         };
-        check_weight(&tensor, &self.segment, id)?;
+        self.segment.check_weight(id, &tensor)?;
         if self.on_host || !on_device {
             weight.host = Some(tensor);
         } else if weight.device.is_none() {
@@ -184,57 +184,12 @@ impl InterpretedProgram {
     }
 }
 
-/// A weight must have the type that the segment declares.
-fn check_weight(tensor: &Tensor, segment: &Segment, id: ConstId) -> Result<(), BackendError> {
-    let declared = segment.values.iter().find(|v| v.kind == ValueKind::Const(id));
-    if let Some(def) = declared
-        && (def.ty.dtype != tensor.dtype() || def.ty.as_fixed().as_ref() != Some(tensor.shape()))
-    {
-        let reason = format!(
-            "weight `{}` is {} {} instead of {}",
-            def.name,
-            tensor.dtype(),
-            tensor.shape(),
-            def.ty
-        );
-        return Err(BackendError::shape("weight", reason));
-    }
-    Ok(())
-}
-
 /// The weight behind a value, through aliases.
 fn const_of(segment: &Segment, id: crate::ValueId) -> Option<ConstId> {
     match segment.value(segment.resolve(id)).kind {
         ValueKind::Const(id) => Some(id),
         _ => None,
     }
-}
-
-/// Every id of the segment is in range, and aliases lead somewhere.
-fn check_ids(segment: &Segment) -> Result<(), BackendError> {
-    let n = segment.values.len();
-    let unknown = |id: u32| BackendError::UnknownId {
-        what: "value",
-        id: id.into(),
-    };
-    let lists = segment
-        .instrs
-        .iter()
-        .flat_map(|i| i.inputs.iter().chain(&i.outputs).chain(&i.frees));
-    for id in lists.chain(&segment.inputs).chain(&segment.outputs) {
-        if id.index() >= n {
-            return Err(unknown(id.0));
-        }
-    }
-    for (i, def) in segment.values.iter().enumerate() {
-        // An alias of an earlier value: chains end.
-        if let ValueKind::Alias(of) = def.kind
-            && of.index() >= i
-        {
-            return Err(unknown(of.0));
-        }
-    }
-    Ok(())
 }
 
 impl Program for InterpretedProgram {

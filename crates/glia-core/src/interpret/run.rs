@@ -7,10 +7,8 @@ use std::time::Instant;
 use super::InterpretedProgram;
 use super::own::{self, Route};
 use super::state::Pool;
-use crate::{
-    BackendError, Dim, InputRole, NodeCx, NodeView, OpTime, SeqRows, Sizes, Step, Symbol, Tensor, ValueId, ValueKind,
-    ValueType,
-};
+use crate::backend::check_type;
+use crate::{BackendError, InputRole, NodeCx, NodeView, OpTime, SeqRows, Sizes, Step, Tensor, ValueId, ValueKind};
 
 /// A value of the running step: on the host, in the backend's memory, or both.
 #[derive(Clone, Default)]
@@ -22,7 +20,7 @@ struct Held {
 /// Runs a step whose rows have been checked.
 pub(super) fn run(pool: &mut Pool, step: &Step<'_>) -> Result<Vec<Tensor>, BackendError> {
     let program = pool.program.clone();
-    let sizes = check_inputs(&program, step)?;
+    let sizes = step.check_inputs(&program.segment)?;
     let mut parts: Vec<Vec<Held>> = Vec::with_capacity(step.rows.len());
     for rows in step.rows {
         let mut walk = Walk {
@@ -55,73 +53,6 @@ fn wanted_of(step: &Step<'_>, rows: &SeqRows) -> Vec<i32> {
     let range = rows.first_row..rows.first_row + rows.n_rows;
     let within = step.wanted_rows.iter().filter(|&&w| range.contains(&(w as usize)));
     within.map(|&w| (w as usize - rows.first_row) as i32).collect()
-}
-
-fn dtype_and_shape(tensor: &Tensor) -> String {
-    format!("{} {}", tensor.dtype(), tensor.shape())
-}
-
-/// Number, dtype and shape of the step's inputs; solves the encoder rows from them.
-fn check_inputs(program: &InterpretedProgram, step: &Step<'_>) -> Result<Sizes, BackendError> {
-    let segment = &program.segment;
-    if step.inputs.len() != segment.inputs.len() {
-        return Err(BackendError::WrongArity {
-            op: "step".to_owned(),
-            expected: segment.inputs.len().to_string(),
-            got: step.inputs.len(),
-        });
-    }
-    let n_rows = step.n_rows();
-    let rising = step.wanted_rows.is_sorted_by(|a, b| a < b);
-    if !rising || step.wanted_rows.last().is_some_and(|&w| w as usize >= n_rows) {
-        let reason = format!("wanted rows {:?} do not rise within 0..{n_rows}", step.wanted_rows);
-        return Err(BackendError::invalid("step", reason));
-    }
-    let mut sizes = Sizes {
-        t: n_rows,
-        p: step.rows.first().map_or(0, |r| r.pos),
-        r: step.wanted_rows.len(),
-        n: step.rows.len(),
-        s: 0,
-    };
-    let given = || segment.inputs.iter().map(|&id| segment.value(id)).zip(step.inputs);
-    let encoder_rows = Dim::symbol(Symbol::S);
-    for (def, tensor) in given() {
-        let at = def.ty.dims.iter().position(|d| *d == encoder_rows);
-        if let Some(&s) = at.and_then(|i| tensor.shape().get(i)) {
-            sizes.s = s;
-        }
-    }
-    for (def, tensor) in given() {
-        if !matches!(def.kind, ValueKind::Input(InputRole::Named(_) | InputRole::Positions)) {
-            continue;
-        }
-        check_type(&def.ty, &sizes, tensor)
-            .map_err(|reason| BackendError::shape("step", format!("input `{}` {reason}", def.name)))?;
-        if step.rows.len() > 1 && def.ty.dims.first() != Some(&Dim::T) {
-            let reason = format!(
-                "input `{}` {} has no row per token: one sequence at a time",
-                def.name, def.ty
-            );
-            return Err(BackendError::shape("step", reason));
-        }
-    }
-    Ok(sizes)
-}
-
-/// Whether a tensor has the planned type; else what is wrong.
-fn check_type(ty: &ValueType, sizes: &Sizes, tensor: &Tensor) -> Result<(), String> {
-    let planned = ty
-        .shape(sizes)
-        .ok_or_else(|| format!("has a planned type {ty} too large to address"))?;
-    if tensor.dtype() == ty.dtype && *tensor.shape() == planned {
-        return Ok(());
-    }
-    Err(format!(
-        "is {} instead of {} {planned}",
-        dtype_and_shape(tensor),
-        ty.dtype
-    ))
 }
 
 struct Walk<'a> {
@@ -340,11 +271,8 @@ impl InterpretedProgram {
             return self.in_its_space(&pieces.remove(0));
         }
         let def = self.segment.value(id);
-        let by_rows = def.ty.dims.split_first().is_some_and(|(first, rest)| {
-            (*first == Dim::T || *first == Dim::R) && rest.iter().all(|d| d.as_fixed().is_some())
-        });
         let hosts: Vec<Tensor> = pieces.iter().map(|h| self.on_the_host(h)).collect::<Result<_, _>>()?;
-        let Some(first) = hosts.first().filter(|_| by_rows) else {
+        let Some(first) = hosts.first().filter(|_| def.ty.is_by_rows()) else {
             let reason = format!(
                 "output `{}` {} has no row per token: one sequence at a time",
                 def.name, def.ty

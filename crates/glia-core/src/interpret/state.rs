@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::InterpretedProgram;
 use super::rows::{Rows, round_through};
-use crate::{BackendError, ProgramState, SeqId, SeqRows, StateId, Step, Tensor};
+use crate::{BackendError, ProgramState, SeqId, SeqRows, StateId, Step, Tensor, check_rows};
 
 pub(super) struct Pool {
     pub program: Arc<InterpretedProgram>,
@@ -32,40 +32,12 @@ impl Pool {
         }
     }
 
-    /// Checks who owns which rows, before any work.
-    fn check_rows(&self, rows: &[SeqRows]) -> Result<(), BackendError> {
-        let invalid = |reason: String| Err(BackendError::invalid("step", reason));
-        let mut next = 0usize;
-        for (i, row) in rows.iter().enumerate() {
-            let seq = self.seqs.get(&row.seq).ok_or(unknown(row.seq))?;
-            if rows[..i].iter().any(|r| r.seq == row.seq) {
-                return invalid(format!("sequence {} appears twice", row.seq.0));
-            }
-            if row.first_row != next || row.n_rows == 0 {
-                return invalid(format!("rows of sequence {} are not dense", row.seq.0));
-            }
-            if row.pos != seq.len {
-                return invalid(format!(
-                    "sequence {} has {} tokens, not {}",
-                    row.seq.0, seq.len, row.pos
-                ));
-            }
-            let needed = row.pos.saturating_add(row.n_rows);
-            let max = self.program.max_context;
-            if needed > max {
-                return Err(BackendError::ContextOverflow { needed, max });
-            }
-            next = next.saturating_add(row.n_rows);
-        }
-        Ok(())
-    }
-
     /// Appends tentatively to one part of a state and returns all rows of it.
     pub fn append(&mut self, seq: SeqId, state: StateId, part: usize, new: &Tensor) -> Result<Tensor, BackendError> {
         let program = self.program.clone();
         let new = round_through(program.kv_dtypes[part], new)?;
         let max_rows = program.max_context;
-        let sequence = self.seqs.get(&seq).ok_or(unknown(seq))?;
+        let sequence = self.seqs.get(&seq).ok_or(seq.unknown())?;
         let len = sequence.len;
         let growth = sequence.states[state.index()][part].growth_bytes(len, &new, max_rows);
         if self.max_state_bytes > 0 && growth > 0 {
@@ -78,20 +50,9 @@ impl Pool {
                 });
             }
         }
-        let sequence = self.seqs.get_mut(&seq).ok_or(unknown(seq))?;
+        let sequence = self.seqs.get_mut(&seq).ok_or(seq.unknown())?;
         sequence.states[state.index()][part].append(len, &new, max_rows)
     }
-}
-
-fn unknown(seq: SeqId) -> BackendError {
-    BackendError::UnknownId {
-        what: "sequence",
-        id: seq.0,
-    }
-}
-
-fn taken(seq: SeqId) -> BackendError {
-    BackendError::invalid("create", format!("sequence {} exists already", seq.0))
 }
 
 impl ProgramState for Pool {
@@ -100,7 +61,9 @@ impl ProgramState for Pool {
             let reason = "the last step was neither committed nor rolled back";
             return Err(BackendError::invalid("step", reason));
         }
-        self.check_rows(step.rows)?;
+        check_rows(step.rows, self.program.max_context, |seq| {
+            self.seqs.get(&seq).map(|s| s.len)
+        })?;
         self.pending = step.rows.to_vec();
         super::run::run(self, step)
     }
@@ -119,7 +82,7 @@ impl ProgramState for Pool {
 
     fn create(&mut self, seq: SeqId) -> Result<(), BackendError> {
         if self.seqs.contains_key(&seq) {
-            return Err(taken(seq));
+            return Err(seq.taken());
         }
         let states = vec![<[Rows; 2]>::default(); self.program.segment.states.len()];
         self.seqs.insert(seq, Sequence { len: 0, states });
@@ -128,9 +91,9 @@ impl ProgramState for Pool {
 
     fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<usize, BackendError> {
         if self.seqs.contains_key(&to) {
-            return Err(taken(to));
+            return Err(to.taken());
         }
-        let mut copy = self.seqs.get(&from).ok_or(unknown(from))?.clone();
+        let mut copy = self.seqs.get(&from).ok_or(from.unknown())?.clone();
         copy.len = copy.len.min(len);
         let reached = copy.len;
         self.seqs.insert(to, copy);

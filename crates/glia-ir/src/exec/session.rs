@@ -13,7 +13,6 @@ use super::prepare::Shared;
 use super::schedule::{self, Piece};
 use super::step::StepRun;
 use super::{ExecError, ExecStats, Outputs, RunOptions, WantedRows};
-use crate::plan::by_rows;
 
 /// One sequence: its position and its share of the programs' states. Dropping it frees them.
 pub struct Session {
@@ -202,7 +201,7 @@ fn collect(shared: &Shared, run: &mut Run, options: &RunOptions) -> Result<Outpu
     for (output, pieces) in graph.outputs.iter().zip(std::mem::take(&mut run.outputs)) {
         let ty = &graph.value(output.value).ty;
         let mut tensor = join_rows(pieces)?;
-        let per_token = by_rows(ty) && ty.dims.first() == Some(&glia_core::Dim::T);
+        let per_token = ty.is_by_rows() && ty.dims.first() == Some(&glia_core::Dim::T);
         if per_token && options.wanted_rows != WantedRows::All {
             tensor = pick_rows(&tensor, &run.wanted)?;
         }

@@ -10,7 +10,7 @@ use super::schedule::Piece;
 use super::session::Run;
 use super::{ExecError, ExecStats, NonFinite, RunOptions};
 use crate::graph::ValueSource;
-use crate::plan::{Region, by_rows};
+use crate::plan::Region;
 
 /// A value on a wire, and which backend made it.
 #[derive(Clone)]
@@ -224,7 +224,7 @@ impl<'a> StepRun<'a> {
                 });
             }
             let ty = &graph.value(output.value).ty;
-            if self.pieces.len() == 1 || !by_rows(ty) {
+            if self.pieces.len() == 1 || !ty.is_by_rows() {
                 of_pieces.iter_mut().for_each(|p| p.push(tensor.clone()));
                 continue;
             }

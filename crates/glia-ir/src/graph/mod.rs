@@ -13,26 +13,9 @@ pub use builder::GraphBuilder;
 pub(crate) use builder::fresh_name;
 pub use error::{GraphError, NameKind};
 
-use std::fmt;
-
 use glia_core::{DType, Dim, Op, ValueType};
 
-macro_rules! ids {
-    ($($(#[$doc:meta])* $name:ident, $prefix:literal;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub u32);
-        impl $name {
-            /// As an index into the list it numbers.
-            pub fn index(self) -> usize { self.0 as usize }
-        }
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result { write!(f, concat!($prefix, "{}"), self.0) }
-        }
-    )*};
-}
-
-ids! {
+glia_core::index_types! {
     /// Index into [`Graph::nodes`].
     NodeId, "n";
     /// Index into [`Graph::values`].

@@ -13,7 +13,6 @@ mod slots;
 pub use error::PlanError;
 pub use memory::MemoryPlan;
 pub use rows::RowFlow;
-pub(crate) use rows::by_rows;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -34,7 +34,7 @@ impl RowFlow {
             flows.push(match value.source {
                 ValueSource::Weight => Flow::Free,
                 ValueSource::Positions => Flow::Rows,
-                ValueSource::Input if by_rows(&value.ty) => Flow::Rows,
+                ValueSource::Input if value.ty.is_by_rows() => Flow::Rows,
                 ValueSource::Input => {
                     rows.refuse(&format!("input `{}` {} has no row per token", value.name, value.ty));
                     Flow::Mixed
@@ -77,7 +77,7 @@ impl RowFlow {
 
     /// What crosses regions without a row per token carries one sequence only.
     pub(super) fn note_border(&mut self, name: &str, ty: &ValueType) {
-        if !by_rows(ty) {
+        if !ty.is_by_rows() {
             self.batch
                 .get_or_insert_with(|| format!("`{name}` {ty} has no row per token"));
         }
@@ -85,7 +85,7 @@ impl RowFlow {
 
     /// Pieces of an output without a row per token do not join either.
     pub(super) fn note_output(&mut self, name: &str, ty: &ValueType) {
-        if !by_rows(ty) {
+        if !ty.is_by_rows() {
             self.refuse(&format!("output `{name}` {ty} has no row per token"));
         }
     }
@@ -98,13 +98,6 @@ impl RowFlow {
     fn no_split(&mut self, why: String) {
         self.split.get_or_insert(why);
     }
-}
-
-/// A row per token, or per wanted row, of a fixed size.
-pub(crate) fn by_rows(ty: &ValueType) -> bool {
-    ty.dims.split_first().is_some_and(|(first, rest)| {
-        (*first == Dim::T || *first == Dim::R) && rest.iter().all(|d| d.as_fixed().is_some())
-    })
 }
 
 fn flow(graph: &Graph, node: &Node, flows: &[Flow]) -> Flow {
@@ -133,7 +126,7 @@ fn flow(graph: &Graph, node: &Node, flows: &[Flow]) -> Flow {
             // Operands with rows must have as many and be aligned at the first dimension of the result.
             let rank = graph.value(node.outputs[0]).ty.rank();
             (0..2).all(|i| match of(i) {
-                Flow::Rows => ty(i).rank() == rank && by_rows(ty(i)) && ty(i).dims[0] == ty_first(graph, node),
+                Flow::Rows => ty(i).rank() == rank && ty(i).is_by_rows() && ty(i).dims[0] == ty_first(graph, node),
                 _ => of(i) == Flow::Free,
             })
         }
@@ -173,7 +166,7 @@ fn flow(graph: &Graph, node: &Node, flows: &[Flow]) -> Flow {
         }
         _ => false,
     };
-    if ok && node.outputs.iter().all(|&id| by_rows(&graph.value(id).ty)) {
+    if ok && node.outputs.iter().all(|&id| graph.value(id).ty.is_by_rows()) {
         Flow::Rows
     } else {
         Flow::Mixed
