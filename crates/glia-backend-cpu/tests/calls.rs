@@ -395,7 +395,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(160))]
+    #![proptest_config(cases(96))]
 
     #[test]
     fn calls_on_compiled_programs(
@@ -447,7 +447,7 @@ fn configs() -> impl Strategy<Value = ExecConfig> {
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(128))]
 
     /// Whatever the configuration says: it is refused at prepare, or runs work or are refused, and no memory is taken
     /// because a limit is large.
