@@ -313,11 +313,13 @@ fn profiles_have_a_time_for_every_node_and_cost_nothing_when_off() {
     }
 }
 
+type Lie = fn(&Tensor) -> Result<Tensor, WeightError>;
+
 /// A source that says one thing and gives another.
 struct Lying {
     weights: HashMap<String, Tensor>,
     about: &'static str,
-    lie: fn(&Tensor) -> Result<Tensor, WeightError>,
+    lie: Lie,
     told: AtomicBool,
 }
 
@@ -340,7 +342,7 @@ impl WeightSource for Lying {
 #[test]
 fn weights_that_are_not_what_their_source_said_are_refused_at_prepare() {
     let graph = graph(DType::Q4_0, &Attention::both());
-    let lies: [fn(&Tensor) -> Result<Tensor, WeightError>; 4] = [
+    let lies: [Lie; 4] = [
         |_| Err("the file ends early".into()),
         |t| Ok(Tensor::zeros(DType::F64, *t.shape())?),
         |t| Ok(Tensor::zeros(DType::F32, [t.shape()[0], 1])?),
