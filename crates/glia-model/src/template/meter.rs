@@ -5,6 +5,7 @@
 //! expression that makes a container is wrapped in a function of [`work`](super::work) that makes it a plain list and
 //! charges for everything in it, and everything that walks values is charged for the walk.
 
+use minijinja::Value;
 use minijinja::machinery::Span;
 use minijinja::machinery::ast::{
     AutoEscape, BinOp, BinOpKind, Break, Call, CallArg, CallBlock, Compare, CompareOp, Const, Continue, Do, EmitExpr,
@@ -12,7 +13,7 @@ use minijinja::machinery::ast::{
     Slice, Spanned, Stmt, Template, Test, Tuple, UnaryOp, UnaryOpKind, Var, WithBlock,
 };
 
-use super::work;
+use super::{filters, work};
 
 /// Filters that do not look into the elements of what they are given.
 const SHALLOW_FILTERS: &[&str] = &[
@@ -188,6 +189,9 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
             };
             own(Expr::Filter(Spanned::new(filter, span)), span)
         }
+        Expr::Test(t) if matches!(t.name, "defined" | "undefined") && method_of(&t.expr).is_some() => {
+            dict_method(t, span)
+        }
         Expr::Test(t) => {
             let shallow = SHALLOW_TESTS.contains(&t.name);
             let with = |e| if shallow { e } else { weigh(e) };
@@ -222,6 +226,33 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
             own(Expr::Map(Spanned::new(Map { keys, values }, span)), span)
         }
     }
+}
+
+/// The name, when the expression is an attribute that Python's dicts have as a method.
+fn method_of<'a>(e: &Expr<'a>) -> Option<&'a str> {
+    match e {
+        Expr::GetAttr(g) if filters::is_dict_method(g.name) => Some(g.name),
+        _ => None,
+    }
+}
+
+/// `x.keys is defined`: true of every mapping.
+fn dict_method<'a>(t: &Test<'a>, span: Span) -> Expr<'a> {
+    let Expr::GetAttr(g) = &t.expr else {
+        return expr(&t.expr);
+    };
+    let name = Value::from(g.name);
+    let function = Expr::Var(Spanned::new(Var { id: filters::HAS }, span));
+    let args = vec![
+        CallArg::Pos(expr(&g.expr)),
+        CallArg::Pos(Expr::Const(Spanned::new(Const { value: name }, span))),
+    ];
+    let has = Expr::Call(Spanned::new(Call { expr: function, args }, span));
+    if t.name == "defined" {
+        return has;
+    }
+    let (op, expr) = (UnaryOpKind::Not, has);
+    Expr::UnaryOp(Spanned::new(UnaryOp { op, expr }, span))
 }
 
 fn binary<'a>(b: &BinOp<'a>, span: Span) -> Expr<'a> {

@@ -5,6 +5,7 @@
 
 mod clock;
 mod error;
+mod filters;
 mod meter;
 mod python;
 mod work;
@@ -83,6 +84,7 @@ impl ChatTemplate {
         env.set_unknown_method_callback(unknown_method);
         env.set_auto_escape_callback(|_| AutoEscape::None);
         work::install(&mut env);
+        filters::install(&mut env);
         env.set_formatter(|out, state, value| {
             if value.as_object().is_some() {
                 work::weigh(state, value)?;
