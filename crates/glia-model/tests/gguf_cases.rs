@@ -442,3 +442,60 @@ fn sets_that_contradict_themselves_are_refused() {
     says(&["split.count = 3", "-of-00003.gguf"]);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn claimed_sizes_are_refused_without_work_in_proportion() {
+    for (key, n) in [
+        ("llama.attention.key_length", 1u64 << 31),
+        ("llama.attention.key_length", 1 << 40),
+        ("llama.attention.key_length", u64::MAX),
+        ("llama.rope.dimension_count", 1 << 31),
+        ("llama.attention.head_count", 1 << 31),
+        ("llama.attention.head_count_kv", 1 << 31),
+        ("llama.embedding_length", 1 << 31),
+        ("llama.feed_forward_length", 1 << 31),
+        ("llama.block_count", 1 << 31),
+        ("llama.context_length", 1 << 31),
+        ("llama.context_length", 0),
+        ("llama.attention.head_count", 0),
+        ("llama.embedding_length", 0),
+        ("llama.attention.sliding_window", 1 << 31),
+    ] {
+        let mut w = GgufWriter::new();
+        w.key(key, WriteValue::U64(n));
+        let bytes = tiny_llama(2, true, "gpt-2").without(key).with_keys_of(&w).finish();
+        let start = Instant::now();
+        let loaded = ModelFile::from_gguf(open(bytes).unwrap()).and_then(|f| {
+            let mut options = glia_model::Options::default();
+            options.max_context = Some(1 << 20);
+            f.max_context(&options)?;
+            glia_model::Model::load(f, glia_model::Options::default())
+        });
+        if let Err(e) = &loaded {
+            assert!(!e.to_string().is_empty());
+        } else {
+            assert!(
+                key.ends_with("context_length") || key.ends_with("sliding_window"),
+                "{key} = {n} was accepted"
+            );
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{key} = {n}: {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+#[test]
+fn a_template_that_does_not_parse_stops_chat_and_nothing_else() {
+    let mut w = tiny_llama(2, true, "gpt-2");
+    w.key("tokenizer.chat_template", WriteValue::Str("{% for %}".into()));
+    let file = ModelFile::from_gguf(open(w.finish()).unwrap()).unwrap();
+    let model = glia_model::Model::load(file, glia_model::Options::default()).unwrap();
+    assert!(model.has_chat_template());
+    let error = model
+        .chat_ids(&[serde_json::json!({"role": "user", "content": "a"})])
+        .unwrap_err();
+    assert!(error.to_string().contains("does not parse"), "{error}");
+}

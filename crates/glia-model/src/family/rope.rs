@@ -7,6 +7,9 @@
 
 use std::f64::consts::PI;
 
+/// Wider heads than any model has: a claimed size must not become a table.
+const MAX_WIDTH: usize = 1 << 16;
+
 /// A rotation ready for the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTable {
@@ -101,6 +104,9 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
     let error = |reason: String| Err(RopeError(reason));
     if rot == 0 || !rot.is_multiple_of(2) {
         return error(format!("the rotated width must be even and above 0, not {rot}"));
+    }
+    if rot > MAX_WIDTH {
+        return error(format!("the rotated width is {rot}, at most {MAX_WIDTH} is supported"));
     }
     if !(theta.is_finite() && theta > 0.0) {
         return error(format!("the base must be above 0, not {theta}"));
