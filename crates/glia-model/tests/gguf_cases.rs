@@ -466,8 +466,10 @@ fn claimed_sizes_are_refused_without_work_in_proportion() {
         let bytes = tiny_llama(2, true, "gpt-2").without(key).with_keys_of(&w).finish();
         let start = Instant::now();
         let loaded = ModelFile::from_gguf(open(bytes).unwrap()).and_then(|f| {
-            let mut options = glia_model::Options::default();
-            options.max_context = Some(1 << 20);
+            let options = glia_model::Options {
+                max_context: Some(1 << 20),
+                ..Default::default()
+            };
             f.max_context(&options)?;
             glia_model::Model::load(f, glia_model::Options::default())
         });
@@ -498,4 +500,33 @@ fn a_template_that_does_not_parse_stops_chat_and_nothing_else() {
         .chat_ids(&[serde_json::json!({"role": "user", "content": "a"})])
         .unwrap_err();
     assert!(error.to_string().contains("does not parse"), "{error}");
+}
+
+#[test]
+fn a_model_with_an_unsupported_type_is_listed_and_its_tensor_named() {
+    for (id, says) in [
+        (31u32, "type 31 (Q4_0_4_4"),
+        (41, "type 41 (Q1_0)"),
+        (200, "type 200 is unknown"),
+    ] {
+        let mut bytes = tiny_llama(2, true, "gpt-2").finish();
+        let name = b"blk.1.attn_q.weight";
+        let at = bytes.windows(name.len()).position(|w| w == name).unwrap() + name.len() + 4 + 2 * 8;
+        bytes[at..at + 4].copy_from_slice(&id.to_le_bytes());
+        let file = ModelFile::from_gguf(open(bytes).unwrap()).unwrap();
+        assert!(file.tensors().iter().any(|line| line.contains("blk.1.attn_q.weight")));
+        assert!(file.card().to_string().contains("llama"));
+        let error = glia_model::Model::load(file, glia_model::Options::default())
+            .err()
+            .unwrap();
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(e) = source {
+            text += &format!(": {e}");
+            source = e.source();
+        }
+        for part in ["t.gguf", "`blk.1.attn_q.weight`", says, "supported: F32", "MXFP4"] {
+            assert!(text.contains(part), "`{text}` does not say `{part}`");
+        }
+    }
 }

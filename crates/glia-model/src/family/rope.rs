@@ -265,6 +265,26 @@ mod tests {
     }
 
     #[test]
+    fn dynamic_scaling_is_plain_up_to_the_trained_length() {
+        let dynamic = |factor| RopeScaling::Dynamic {
+            factor,
+            original_max: 64,
+        };
+        let (plain, t) = (
+            table(10000.0, 8, &RopeScaling::Default).unwrap(),
+            table(10000.0, 8, &dynamic(2.0)).unwrap(),
+        );
+        assert_eq!(t.inv_freq, plain.inv_freq);
+        let (long, from) = t.long.unwrap();
+        // For twice the length the base grows by 3^(8/6).
+        let base = 10000.0 * 3f64.powf(8.0 / 6.0);
+        assert_eq!((long[1], from), (base.powf(-0.25) as f32, 64));
+        assert_eq!(table(10000.0, 8, &dynamic(1.0)).unwrap(), plain);
+        assert!(table(10000.0, 8, &dynamic(0.5)).is_err());
+        assert!(table(10000.0, 1 << 20, &RopeScaling::Default).is_err());
+    }
+
+    #[test]
     fn hostile_parameters_are_refused() {
         for (theta, rot) in [(0.0, 4), (f64::NAN, 4), (1e4, 0), (1e4, 3)] {
             assert!(table(theta, rot, &RopeScaling::Default).is_err(), "{theta} {rot}");
