@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
+use glia_model::ModelError;
+
 use crate::cure;
 
 /// Done.
@@ -51,6 +53,22 @@ impl CliError {
     /// What to do about it, where the message does not say.
     pub fn help(&self) -> Option<&str> {
         self.help.as_deref()
+    }
+
+    /// Whether the context asked for is too long.
+    pub fn is_of_context(&self) -> bool {
+        let error = self.source.as_ref().and_then(|e| e.downcast_ref::<ModelError>());
+        matches!(
+            error,
+            Some(ModelError::DoesNotFit { largest_ctx: 1.., .. } | ModelError::ContextTooLong { .. })
+        )
+    }
+
+    /// The same with another cure.
+    #[must_use]
+    pub fn with_help(mut self, help: &str) -> CliError {
+        self.help = Some(help.to_owned());
+        self
     }
 
     /// Says once of which file this is.
