@@ -93,8 +93,93 @@ fn string_lengths_beyond_the_file_are_refused() {
     );
     refused(
         Raw::new(0, 1).u64(u64::MAX).data(8),
-        &["a metadata key at byte 32", "18446744073709551615", "ends at byte 40"],
+        &[
+            "a metadata key at byte 32",
+            "18446744073709551615 bytes",
+            "ends at byte 40",
+            "8 are left",
+        ],
     );
+    // Nothing at all behind the length.
+    for length in [0xFFFF_FFFF_FFFF, u64::MAX] {
+        let says = [&format!("a metadata key at byte 32 needs {length} bytes"), "0 are left"];
+        refused(Raw::new(0, 1).u64(length), &says);
+    }
+    let says = [
+        "a tensor name at byte 32 needs 4611686018427387904 bytes",
+        "16 are left",
+    ];
+    refused(Raw::new(1, 0).u64(1 << 62).u64(0).u64(0), &says);
+    let value = Raw::new(0, 1).str("general.name").u32(8).u64(1 << 63).u64(0);
+    refused(
+        value,
+        &[
+            "a text value of `general.name` at byte 56",
+            "9223372036854775808",
+            "8 are left",
+        ],
+    );
+}
+
+/// A file that is long and empty behind its header.
+fn sparse(name: &str, header: Raw, len: u64) -> (PathBuf, String, Duration) {
+    let folder = temp(name);
+    let path = folder.join("m.gguf");
+    std::fs::write(&path, &header.0).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(len).unwrap();
+    let start = Instant::now();
+    let error = GgufFile::open(&path, true).err().expect("must be refused").to_string();
+    let took = start.elapsed();
+    std::fs::remove_dir_all(&folder).unwrap();
+    (path, error, took)
+}
+
+#[test]
+fn texts_and_arrays_of_long_files_are_not_read_for_their_length() {
+    let long = 30u64 << 30;
+    for (name, header, says) in [
+        (
+            "key",
+            Raw::new(0, 1).u64(long),
+            "a metadata key has 32212254720 bytes, at most 65535",
+        ),
+        (
+            "value",
+            Raw::new(0, 1).str("general.name").u32(8).u64(long),
+            "general.name: a text value has 32212254720",
+        ),
+        (
+            "tensor",
+            Raw::new(1, 0).u64(long),
+            "a tensor name has 32212254720 bytes, at most 1024",
+        ),
+        (
+            "tokens",
+            Raw::new(0, 1).str("tokenizer.ggml.tokens").u32(9).u32(8).u64(1 << 31),
+            "tokenizer.ggml.tokens: an array has 2147483648 elements",
+        ),
+        (
+            "nested",
+            Raw::new(0, 1)
+                .str("n")
+                .u32(9)
+                .u32(9)
+                .u64(3)
+                .u32(7)
+                .u64(1 << 24)
+                .u32(7)
+                .u64(1 << 24),
+            "n: an array has 16777216 elements",
+        ),
+    ] {
+        let (path, error, took) = sparse(name, header, 40 << 30);
+        assert!(
+            error.contains(path.to_str().unwrap()) && error.contains(says),
+            "{name}: {error}"
+        );
+        assert!(took < Duration::from_millis(500), "{name}: {took:?}");
+    }
 }
 
 #[test]
@@ -307,5 +392,18 @@ fn sets_that_contradict_themselves_are_refused() {
     says(&["split.count = 18446744073709551615"]);
     write(0, WriteValue::U32(3), 2);
     says(&["split.count = 3", "-of-00003.gguf"]);
+    // A whole file under the name of a part, beside another part.
+    for whole in [0, 1] {
+        write(0, WriteValue::U32(whole), 1);
+        says(&[
+            "m-00002-of-00002.gguf",
+            "part of a set",
+            &format!("split.count = {whole}"),
+        ]);
+    }
+    std::fs::remove_file(path(2)).unwrap();
+    assert_eq!(GgufFile::open(&path(1), true).unwrap().tensors().len(), 1);
+    write(0, WriteValue::U32(0), 99_999);
+    says(&["split.tensors.count = 99999", "holds 1 tensors"]);
     std::fs::remove_dir_all(folder).unwrap();
 }

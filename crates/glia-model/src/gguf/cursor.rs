@@ -8,6 +8,8 @@ pub(super) struct Cursor<'a> {
     pub file: &'a str,
     pub bytes: &'a [u8],
     pub at: usize,
+    /// Array elements that may still be walked one by one.
+    pub walk: usize,
 }
 
 impl<'a> Cursor<'a> {
@@ -67,6 +69,17 @@ impl<'a> Cursor<'a> {
             offset,
             reason: reason.into(),
         }
+    }
+
+    /// As [`Cursor::string`], of at most `most` bytes.
+    pub fn short_string(&mut self, most: usize, what: &str) -> Result<&'a str, GgufError> {
+        let (mut ahead, at) = (*self, self.at);
+        let len = ahead.u64(what)?;
+        // What the file does not hold is told of as such.
+        if len > most as u64 && len <= ahead.left() as u64 {
+            return Err(self.malformed(at, format!("{what} has {len} bytes, at most {most} are allowed")));
+        }
+        self.string(what)
     }
 
     /// A count of things of at least `least_bytes` each, checked against the bytes left.

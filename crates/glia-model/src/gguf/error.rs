@@ -15,7 +15,9 @@ pub enum GgufError {
     )]
     Version { file: String, version: u32 },
     #[error(
-        "{file}: ends at byte {len}, but {what} at byte {offset} needs {needed} more bytes: the download is incomplete or the file damaged"
+        "{file}: ends at byte {len}: {what} at byte {offset} needs {needed} bytes, {} are left; the download is incomplete or \
+         the file damaged",
+        .len.saturating_sub(*.offset)
     )]
     ShortRead {
         file: String,

@@ -14,6 +14,8 @@ use super::{GgufError, TensorInfo, types};
 const MAX_ALIGNMENT: u64 = 1 << 20;
 /// Names longer than ggml's are still names, up to here.
 const MAX_NAME_BYTES: usize = 1024;
+/// Longest key: the format's own bound.
+const MAX_KEY_BYTES: usize = (1 << 16) - 1;
 
 enum Stored {
     Plain(Value<'static>),
@@ -57,6 +59,7 @@ impl Part {
             file: &file,
             bytes,
             at: 4,
+            walk: value::MAX_WALK,
         };
         self.version = c.u32("the version")?;
         if self.version.swap_bytes() == 2 || self.version.swap_bytes() == 3 {
@@ -70,9 +73,10 @@ impl Part {
         }
         let n_tensors = c.u64("the tensor count")?;
         let n_keys = c.u64("the metadata count")?;
-        // A tensor entry takes at least 8 + 4 + 4 + 8 bytes, a metadata entry 8 + 4 + 1.
-        let n_tensors = c.checked_count(n_tensors, 24, "tensor count")?;
-        let n_keys = c.checked_count(n_keys, 13, "metadata count")?;
+        // Each entry begins with the length of its name. Nothing is allocated by these counts: what an entry lacks beyond
+        // that is told of with its place.
+        let n_tensors = c.checked_count(n_tensors, 8, "tensor count")?;
+        let n_keys = c.checked_count(n_keys, 8, "metadata count")?;
         for _ in 0..n_keys {
             self.key(&mut c)?;
         }
@@ -92,7 +96,7 @@ impl Part {
 
     fn key(&mut self, c: &mut Cursor<'_>) -> Result<(), GgufError> {
         let at = c.at;
-        let key = c.string("a metadata key")?.to_owned();
+        let key = c.short_string(MAX_KEY_BYTES, "a metadata key")?.to_owned();
         if key.is_empty() {
             return Err(c.malformed(at, "a metadata key is empty"));
         }
@@ -106,6 +110,19 @@ impl Part {
                 file,
                 what: format!("{what} of `{key}`:"),
                 count,
+                len,
+            },
+            GgufError::ShortRead {
+                file,
+                what,
+                offset,
+                needed,
+                len,
+            } => GgufError::ShortRead {
+                file,
+                what: format!("{what} of `{key}`"),
+                offset,
+                needed,
                 len,
             },
             other => other,
@@ -218,15 +235,9 @@ fn check_magic(file: &str, bytes: &[u8]) -> Result<(), GgufError> {
 
 fn tensor_info(c: &mut Cursor<'_>) -> Result<TensorInfo, GgufError> {
     let at = c.at;
-    let name = c.string("a tensor name")?;
-    if name.is_empty() || name.len() > MAX_NAME_BYTES {
-        return Err(c.malformed(
-            at,
-            format!(
-                "a tensor name has {} bytes (1 to {MAX_NAME_BYTES} are allowed)",
-                name.len()
-            ),
-        ));
+    let name = c.short_string(MAX_NAME_BYTES, "a tensor name")?;
+    if name.is_empty() {
+        return Err(c.malformed(at, "a tensor name is empty"));
     }
     let error = |reason: String| GgufError::Tensor {
         file: c.file.to_owned(),

@@ -96,18 +96,23 @@ impl GgufFile {
             }
         }
         // The first part of a set says how many there are in all.
-        if let Some(promised) = parts[0].get("split.tensors.count").and_then(|v| v.as_u64())
-            && parts.len() > 1
-            && promised != tensors.len() as u64
-        {
-            return Err(GgufError::Split {
-                file: path,
-                reason: format!(
-                    "split.tensors.count = {promised}, but the {} parts hold {} tensors: they do not belong together",
-                    parts.len(),
-                    tensors.len()
-                ),
-            });
+        if let Some(promised) = parts[0].get("split.tensors.count") {
+            let n = tensors.len();
+            let reason = match promised.as_u64() {
+                Some(count) if count == n as u64 => None,
+                Some(count) => Some(match parts.len() {
+                    1 => format!(
+                        "split.tensors.count = {count}, but the file holds {n} tensors: parts of it are missing"
+                    ),
+                    n_parts => format!(
+                        "split.tensors.count = {count}, but the {n_parts} parts hold {n} tensors: they do not belong together"
+                    ),
+                }),
+                None => Some(format!("split.tensors.count must be a whole number, not {promised}")),
+            };
+            if let Some(reason) = reason {
+                return Err(GgufError::Split { file: path, reason });
+            }
         }
         Ok(GgufFile {
             path,

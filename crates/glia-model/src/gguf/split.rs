@@ -8,20 +8,40 @@ use super::{GgufError, part_path};
 /// More parts than any model has.
 const MAX_PARTS: u64 = 10_000;
 
+/// How many parts the name of a part says there are.
+fn named_count(path: &Path) -> Option<usize> {
+    let (_, count) = path.file_stem()?.to_str()?.rsplit_once("-of-")?;
+    count.parse().ok().filter(|&n| n > 1 && n as u64 <= MAX_PARTS)
+}
+
 /// The files of the set that `part`, at `path`, belongs to.
 pub(super) fn paths(path: &Path, part: &Part) -> Result<Vec<PathBuf>, GgufError> {
-    let Some(count) = part.get("split.count") else {
-        return Ok(vec![path.to_owned()]);
-    };
     let error = |reason: String| GgufError::Split {
         file: part.file.clone(),
         reason,
     };
-    let count = match count.as_u64() {
-        Some(0 | 1) => return Ok(vec![path.to_owned()]),
-        Some(count) => count,
-        None => return Err(error(format!("split.count must be a whole number, not {count}"))),
+    let count = match part.get("split.count") {
+        None => 0,
+        Some(value) => value
+            .as_u64()
+            .ok_or_else(|| error(format!("split.count must be a whole number, not {value}")))?,
     };
+    if count <= 1 {
+        // A merged file may keep its name; beside other parts, name and header contradict each other.
+        let other = named_count(path).and_then(|n| {
+            (0..n)
+                .filter_map(|i| part_path(path, i, n))
+                .find(|p| p != path && p.is_file())
+        });
+        return match other {
+            None => Ok(vec![path.to_owned()]),
+            Some(other) => Err(error(format!(
+                "the name and {} beside it say that this is a part of a set, the header says that it is whole \
+                 (split.count = {count}): rename the file if it is, else fetch the parts again",
+                other.display()
+            ))),
+        };
+    }
     if count > MAX_PARTS {
         return Err(error(format!(
             "split.count = {count} is no number of files (at most {MAX_PARTS})"

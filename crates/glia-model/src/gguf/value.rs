@@ -5,6 +5,10 @@ use super::cursor::Cursor;
 
 /// Arrays nested deeper than this are refused.
 const MAX_DEPTH: usize = 4;
+/// A text is at most so long: templates and whole tokenizers are texts, tensors are not.
+const MAX_TEXT_BYTES: usize = 256 << 20;
+/// Elements that are walked one by one (texts, booleans, arrays) in one file. Vocabularies have up to a million.
+pub(super) const MAX_WALK: usize = 1 << 24;
 
 /// A metadata value that borrows the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,6 +63,7 @@ impl<'a> Array<'a> {
             file: "",
             bytes: self.bytes,
             at: 0,
+            walk: usize::MAX,
         };
         let type_id = self.type_id;
         (0..self.len).map_while(move |_| scalar(&mut cursor, type_id, 1).ok())
@@ -180,7 +185,7 @@ fn scalar<'a>(cursor: &mut Cursor<'a>, type_id: u32, depth: usize) -> Result<Val
         });
     }
     match type_id {
-        8 => Ok(Value::Str(cursor.string("a text value")?)),
+        8 => Ok(Value::Str(cursor.short_string(MAX_TEXT_BYTES, "a text value")?)),
         9 if depth < MAX_DEPTH => {
             let element = cursor.u32("the element type of an array")?;
             let count = cursor.u64("the length of an array")?;
@@ -197,6 +202,11 @@ fn scalar<'a>(cursor: &mut Cursor<'a>, type_id: u32, depth: usize) -> Result<Val
                     cursor.take(len as u64 * size, "an array")?;
                 }
                 _ => {
+                    cursor.walk = cursor.walk.checked_sub(len).ok_or_else(|| {
+                        let reason =
+                            format!("an array has {len} elements; all arrays together hold at most {MAX_WALK}");
+                        cursor.malformed(at, reason)
+                    })?;
                     for _ in 0..len {
                         scalar(cursor, element, depth + 1)?;
                     }

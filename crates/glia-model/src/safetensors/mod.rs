@@ -69,7 +69,9 @@ fn explain(bytes: &[u8], error: &str) -> String {
     if bytes.starts_with(b"version https://git-lfs") {
         return "is a Git LFS pointer, not model data: fetch the file itself with `git lfs pull`".to_owned();
     }
-    if bytes.trim_ascii_start().starts_with(b"<") {
+    // A length may begin with the byte of `<` too; its other bytes are no text.
+    let is_text = !bytes.get(..8).is_some_and(|head| head.contains(&0));
+    if is_text && bytes.trim_ascii_start().starts_with(b"<") {
         return "is an HTML or XML page, not model data: fetch the file again".to_owned();
     }
     let Some(head) = bytes.first_chunk::<8>() else {
