@@ -5,7 +5,7 @@ use super::error::{Result, TokenizerError};
 use super::special::{SpecialTokens, unguard};
 use super::strings::StringList;
 use super::vocab::byte_token_value;
-use super::{Detokenizer, Encoding, Engine, Parts, Strip, Tokenizer, bytemap, eog};
+use super::{Detokenizer, Encoding, Engine, Parts, Strip, Tokenizer, bytemap, eog, hf_check, wall};
 use serde_json::Value;
 use std::borrow::Cow;
 use tokenizers::{AddedVocabulary, Model, OffsetType, PostProcessor, PreTokenizer};
@@ -37,10 +37,16 @@ impl HfEngine {
     }
 
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner.decode(ids, false).map_err(library)
+        wall::within(|| self.inner.decode(ids, false))?.map_err(library)
     }
 
     pub(crate) fn encode(&self, text: &str, add_special: bool, how: Encoding, out: &mut Vec<u32>) -> Result<()> {
+        out.extend(wall::within(|| self.encode_unguarded(text, add_special, how))??);
+        Ok(())
+    }
+
+    /// As [`encode`](Self::encode), with the library's own panics.
+    pub(crate) fn encode_unguarded(&self, text: &str, add_special: bool, how: Encoding) -> Result<Vec<u32>> {
         let inner = &self.inner;
         let added = if how.parse_special {
             inner.get_added_vocabulary()
@@ -70,8 +76,7 @@ impl HfEngine {
             Some(post) => post.process(encoding, None, add_special).map_err(library)?,
             None => encoding,
         };
-        out.extend_from_slice(encoding.get_ids());
-        Ok(())
+        Ok(encoding.get_ids().to_vec())
     }
 }
 
@@ -81,7 +86,9 @@ pub(crate) fn build(tokenizer_json: &[u8], tokenizer_config: Option<&[u8]>) -> R
         file: "tokenizer.json",
         problem: e,
     };
-    let mut inner = tokenizers::Tokenizer::from_bytes(tokenizer_json).map_err(|e| bad(e.to_string()))?;
+    hf_check::references(tokenizer_json)?;
+    let read = wall::within(|| tokenizers::Tokenizer::from_bytes(tokenizer_json));
+    let mut inner = read.map_err(|e| bad(e.to_string()))?.map_err(|e| bad(e.to_string()))?;
     inner.with_truncation(None).map_err(|e| bad(e.to_string()))?;
     inner.with_padding(None);
     let config: Value = match tokenizer_config {
@@ -146,9 +153,11 @@ pub(crate) fn build(tokenizer_json: &[u8], tokenizer_config: Option<&[u8]>) -> R
     let mut ends = eog::from_texts(|t| inner.token_to_id(t).filter(|id| added.contains_key(id)));
     ends.extend(eos);
     let ends = eog::settle(ends, |t| inner.token_to_id(t));
+    let engine = HfEngine { inner, plain, special };
+    hf_check::probe(&engine)?;
     Ok(Tokenizer::from_parts(Parts {
         detok: style.detokenizer(),
-        engine: Engine::Hf(Box::new(HfEngine { inner, plain, special })),
+        engine: Engine::Hf(Box::new(engine)),
         pieces,
         control,
         prefix: Vec::new(),

@@ -11,6 +11,7 @@ mod error;
 mod gguf;
 mod gguf_file;
 mod hf;
+mod hf_check;
 mod merge;
 mod pre;
 mod sentencepiece;
@@ -21,6 +22,7 @@ mod stream;
 mod strings;
 mod unigram;
 mod vocab;
+mod wall;
 mod wordpiece;
 
 pub use error::{Result, TokenizerError};
