@@ -348,8 +348,14 @@ impl Tensor {
 
     /// Passes on to the byte source that these bytes will not be read soon. See [`ByteSource::release`].
     pub fn release(&self) {
+        self.release_range(0..self.len);
+    }
+
+    /// As [`Tensor::release`], for some of the tensor's bytes. What lies beyond its end is left out.
+    pub fn release_range(&self, range: Range<usize>) {
         if let Storage::Shared(source) = &self.storage {
-            source.release(self.offset..self.offset + self.len);
+            let end = range.end.min(self.len);
+            source.release(self.offset + range.start.min(end)..self.offset + end);
         }
     }
 
