@@ -11,6 +11,13 @@ pub(crate) fn invalid(op: &str, reason: impl Into<String>) -> BackendError {
     }
 }
 
+pub(crate) fn shape(op: &str, reason: impl Into<String>) -> BackendError {
+    BackendError::ShapeMismatch {
+        op: op.to_owned(),
+        reason: reason.into(),
+    }
+}
+
 pub(crate) fn dtype(op: &str, dtype: DType) -> BackendError {
     BackendError::UnsupportedDtype {
         backend: NAME.to_owned(),

@@ -86,7 +86,7 @@ impl Given {
             Form::Bool => Tensor::zeros(DType::Bool, [n]).unwrap(),
             Form::Matrix => plain.reshaped([1, n]).unwrap(),
             Form::Scalar => Tensor::from_i32([0usize; 0], &[1]).unwrap(),
-            Form::Huge => long(|t| i64::MIN + i64::from(t)),
+            Form::Huge => long(|t| i64::MIN + i64::from(t.unsigned_abs())),
             Form::OnDevice => Tensor::device(DType::I32, [n], Arc::new(())).unwrap(),
             Form::Missing => return vec![],
             Form::Twice => return vec![(name, plain.clone()), (name, plain)],
@@ -395,7 +395,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 proptest! {
-    #![proptest_config(cases(160))]
+    #![proptest_config(cases(96))]
 
     #[test]
     fn calls_on_compiled_programs(
@@ -447,7 +447,7 @@ fn configs() -> impl Strategy<Value = ExecConfig> {
 }
 
 proptest! {
-    #![proptest_config(cases(200))]
+    #![proptest_config(cases(96))]
 
     /// Whatever the configuration says: it is refused at prepare, or runs work or are refused, and no memory is taken
     /// because a limit is large.

@@ -139,11 +139,11 @@ fn long_prompts_in_any_chunks() {
     }
 }
 
-/// Each instruction set keeps the promise, not only the best one of the machine.
+/// Each instruction set keeps the promise; the best one of the machine is what the other tests run on.
 #[test]
 fn every_instruction_set_and_dtype() {
     let a = tokens(40, 5);
-    for isa in Isa::all_available() {
+    for isa in Isa::all_available().into_iter().filter(|isa| *isa != Isa::detect()) {
         let (one, two) = (tiny::backend(1, Some(isa)), tiny::backend(2, Some(isa)));
         for dtype in weight_dtypes() {
             let graph = graph(dtype, &Attention::both()[..1]);

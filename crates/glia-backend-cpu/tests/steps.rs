@@ -313,11 +313,13 @@ fn profiles_have_a_time_for_every_node_and_cost_nothing_when_off() {
     }
 }
 
+type Lie = fn(&Tensor) -> Result<Tensor, WeightError>;
+
 /// A source that says one thing and gives another.
 struct Lying {
     weights: HashMap<String, Tensor>,
     about: &'static str,
-    lie: fn(&Tensor) -> Result<Tensor, WeightError>,
+    lie: Lie,
     told: AtomicBool,
 }
 
@@ -340,7 +342,7 @@ impl WeightSource for Lying {
 #[test]
 fn weights_that_are_not_what_their_source_said_are_refused_at_prepare() {
     let graph = graph(DType::Q4_0, &Attention::both());
-    let lies: [fn(&Tensor) -> Result<Tensor, WeightError>; 4] = [
+    let lies: [Lie; 4] = [
         |_| Err("the file ends early".into()),
         |t| Ok(Tensor::zeros(DType::F64, *t.shape())?),
         |t| Ok(Tensor::zeros(DType::F32, [t.shape()[0], 1])?),
@@ -393,4 +395,30 @@ fn state_memory_is_limited_and_another_session_can_go_on() {
     );
     drop(y);
     run(&mut x, &[1]).unwrap();
+}
+
+/// Sessions of one executor on threads of their own, with forks and drops in between.
+#[test]
+fn sessions_on_many_threads() {
+    let ex = prepared(2, ExecConfig::default().with_max_step_tokens(24));
+    let all: Vec<Vec<i32>> = (0..4).map(|seed| tokens(90, seed)).collect();
+    let expected: Vec<Vec<u32>> = all.iter().map(|tokens| cold(&ex, tokens)).collect();
+    std::thread::scope(|scope| {
+        for (tokens, expected) in all.iter().zip(&expected) {
+            let ex = &ex;
+            scope.spawn(move || {
+                for round in 1..6 {
+                    let mut session = ex.session().unwrap();
+                    assert_eq!(feed(&mut session, &tokens[..70], 13 * round), expected[..70 * VOCAB]);
+                    let mut fork = session.fork().unwrap();
+                    drop(session);
+                    let options = RunOptions::default().with_cancel(CancelToken::after_checks(5 * round));
+                    let _ = fork.run_with(&[("input_ids", ids(&[1, 2, 3]))], &options);
+                    fork.truncate(66);
+                    assert_eq!(feed(&mut fork, &tokens[66..], 5), expected[66 * VOCAB..]);
+                }
+            });
+        }
+    });
+    assert_eq!(ex.state_bytes(), 0);
 }

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use glia_core::{Backend, BackendError, Op, Segment, Tensor, ValueId, ValueKind};
-use glia_ir::{Plan, PlanLimits};
+use glia_ir::{Plan, PlanError, PlanLimits};
 use proptest::prelude::*;
 
 /// Says yes to everything and runs nothing.
@@ -94,7 +94,10 @@ proptest! {
     #[test]
     fn no_value_is_lost_before_its_last_reader(recipe in common::recipes(24)) {
         let graph = Arc::new(common::build(&recipe));
-        let plan = Plan::new(graph, &[Arc::new(Null)], PlanLimits::new(16, 64)).unwrap();
-        plan.regions.iter().for_each(|r| check(&r.segment));
+        match Plan::new(graph, &[Arc::new(Null)], PlanLimits::new(16, 64)) {
+            Ok(plan) => plan.regions.iter().for_each(|r| check(&r.segment)),
+            // Repeats of repeats.
+            Err(e) => prop_assert!(matches!(e, PlanError::TooLarge { .. }), "{e}"),
+        }
     }
 }

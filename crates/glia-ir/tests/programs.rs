@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use glia_core::{
-    Backend, BackendError, CompileOptions, DType, Op, Program, ProgramState, Segment, SeqId, Sizes, StateOptions, Step,
-    Tensor,
+    Backend, BackendError, CompileOptions, DType, Op, Precision, Program, ProgramState, Segment, SeqId, Sizes,
+    StateOptions, Step, Tensor,
 };
 use glia_ir::{ExecConfig, ExecError, GraphExecutor};
 use toy::{ids, model, weights};
@@ -25,6 +25,9 @@ struct Recording {
 #[derive(Clone, Copy)]
 enum Wrong {
     None,
+    Fails,
+    Panics,
+    NaN,
     TooMany,
     TooFew,
     Shape,
@@ -50,9 +53,13 @@ impl Backend for Recording {
         options: &CompileOptions<'_>,
     ) -> Result<Option<Arc<dyn Program>>, BackendError> {
         self.log.lock().unwrap().push(format!(
-            "compile {} of {}",
+            "compile {} of {} in {} as {:?} with {}/{}",
             segment.instrs.len(),
-            options.max_step_tokens
+            options.max_step_tokens,
+            options.max_context,
+            options.precision,
+            options.kv_dtypes[0],
+            options.kv_dtypes[1],
         ));
         Ok(Some(Arc::new(Compiled {
             segment: segment.clone(),
@@ -98,8 +105,16 @@ impl ProgramState for Compiled {
         };
         let zeros = |ty: &glia_core::ValueType| Tensor::zeros(ty.dtype, ty.shape(&sizes).unwrap()).unwrap();
         let mut out: Vec<Tensor> = self.segment.types(&self.segment.outputs).iter().map(zeros).collect();
-        match self.wrong.lock().unwrap().take().unwrap_or(Wrong::None) {
+        let wrong = self.wrong.lock().unwrap().take();
+        match wrong.unwrap_or(Wrong::None) {
             Wrong::None => {}
+            Wrong::Fails => {
+                return Err(BackendError::DeviceLost {
+                    reason: "told to".into(),
+                });
+            }
+            Wrong::Panics => panic!("told to"),
+            Wrong::NaN => out[0].as_f32_mut().unwrap().fill(f32::NAN),
             Wrong::TooMany => out.push(out[0].clone()),
             Wrong::TooFew => out.clear(),
             Wrong::Shape => out[0] = Tensor::zeros(DType::F32, [1]).unwrap(),
@@ -134,7 +149,11 @@ fn executor(backend: Recording) -> GraphExecutor {
     backend.rewinds_to.store(usize::MAX, SeqCst);
     let graph = model(1, true);
     let weights = weights(&graph);
-    let config = ExecConfig::default().with_max_step_tokens(4);
+    let config = ExecConfig::default()
+        .with_max_step_tokens(4)
+        .with_max_context(99)
+        .with_precision(Precision::Exact)
+        .with_kv_dtypes([DType::F16, DType::Q8_0]);
     GraphExecutor::prepare(graph, weights, vec![Arc::new(backend)], config).unwrap()
 }
 
@@ -147,7 +166,10 @@ fn a_program_sees_steps_of_dense_rows_and_one_commit_each() {
     let backend = Recording::default();
     let log = backend.log.clone();
     let ex = executor(backend);
-    assert_eq!(taken(&log), ["compile 14 of 4", "create 0"]);
+    assert_eq!(
+        taken(&log),
+        ["compile 14 of 4 in 99 as Exact with f16/q8_0", "create 0"]
+    );
     let (mut a, mut b) = (ex.session().unwrap(), ex.session().unwrap());
     let (x, y) = ([("input_ids", ids(&[1, 2, 3, 4, 5]))], [("input_ids", ids(&[6, 7]))]);
     ex.run_batch(&mut [(&mut a, &x), (&mut b, &y)]).unwrap();
@@ -207,4 +229,28 @@ fn a_state_that_rewinds_to_checkpoints_only_says_where_it_is() {
     rewinds_to.store(2, SeqCst);
     assert_eq!(session.fork().unwrap().pos(), 2);
     assert_eq!((session.truncate(4), session.pos()), (2, 2));
+}
+
+#[test]
+fn programs_that_fail_or_panic_are_rolled_back_and_asked_again() {
+    let backend = Recording::default();
+    let (log, wrong) = (backend.log.clone(), backend.wrong.clone());
+    let mut ex = executor(backend);
+    ex.run(&[("input_ids", ids(&[1]))]).unwrap();
+    for (fault, said) in [
+        (Wrong::Fails, "the device was lost: told to"),
+        (Wrong::Panics, "the backend panicked"),
+        (Wrong::NaN, "`logits` holds NaN"),
+    ] {
+        taken(&log);
+        *wrong.lock().unwrap() = Some(fault);
+        let x = [("input_ids", ids(&[1, 2, 3, 4, 5]))];
+        let err = ex.run(&x).unwrap_err().to_string();
+        assert!(err.contains(said), "{err}");
+        let run = "run 0@1+4 wanting [0, 1, 2, 3]";
+        assert_eq!(taken(&log), [run, "rollback", "truncate 0 1"]);
+        ex.run(&x).unwrap();
+        assert_eq!(taken(&log), [run, "commit", "run 0@5+1 wanting [0]", "commit"]);
+        ex.default_session().truncate(1);
+    }
 }

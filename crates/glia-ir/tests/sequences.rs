@@ -1,4 +1,4 @@
-//! Random sequences of calls on a backend that fails now and then: nothing panics, a failed call changes nothing, and
+//! Random sequences of calls on backends that fail now and then, one of them or two that share the graph: nothing panics, a failed call changes nothing, and
 //! every session has the bits of a cold run over its tokens.
 
 mod toy;
@@ -36,6 +36,7 @@ enum Call {
     },
     Prepare {
         max_step: usize,
+        split: bool,
     },
 }
 
@@ -51,18 +52,32 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         2 => session.clone().prop_map(|session| Call::Fork { session }),
         1 => session.clone().prop_map(|session| Call::Reset { session }),
         1 => session.prop_map(|session| Call::Drop { session }),
-        1 => (1usize..6).prop_map(|max_step| Call::Prepare { max_step }),
+        1 => (1usize..6, any::<bool>()).prop_map(|(max_step, split)| Call::Prepare { max_step, split }),
     ];
     prop::collection::vec(one, 1..25)
 }
 
 const MAX_CONTEXT: usize = 20;
 
-fn prepare(toy: &Arc<Toy>, max_step: usize) -> GraphExecutor {
+/// The tiny model on one backend, or split over two, with caches in several programs.
+fn prepare(toy: &Arc<Toy>, device: Option<&Arc<Toy>>, max_step: usize) -> GraphExecutor {
     let config = ExecConfig::default()
         .with_max_step_tokens(max_step)
         .with_max_context(MAX_CONTEXT);
-    executor(toy, config)
+    match device {
+        Some(device) => toy::prepare(toy::model(2, true), vec![device.clone(), toy.clone()], config),
+        None => executor(toy, config),
+    }
+}
+
+/// Attention only, in a memory of its own.
+fn device() -> Arc<Toy> {
+    Arc::new(Toy {
+        name: "device",
+        only: &["sdpa", "add"],
+        space: 7,
+        ..Toy::default()
+    })
 }
 
 /// What a session should hold.
@@ -92,15 +107,16 @@ proptest! {
 
     #[test]
     fn no_sequence_of_calls_breaks_a_session(calls in calls()) {
-        let (toy, clean_toy) = (Toy::new(), Toy::new());
-        let clean = prepare(&clean_toy, 512);
-        let mut ex = prepare(&toy, 3);
+        let (toy, device, clean_toy) = (Toy::new(), device(), Toy::new());
+        let clean = prepare(&clean_toy, None, 512);
+        let mut ex = prepare(&toy, Some(&device), 3);
         let mut all = vec![Held { session: ex.session().unwrap(), tokens: Vec::new() }];
         for call in calls {
             let at = |session: usize| session % 4;
             let arm = |fault: Option<(usize, Fault)>| match fault {
-                Some((n, fault)) => toy.arm(n, fault),
-                None => toy.disarm(),
+                // Whichever comes first.
+                Some((n, fault)) => [&toy, &device].iter().for_each(|t| t.arm(n, fault)),
+                None => [&toy, &device].iter().for_each(|t| t.disarm()),
             };
             match call {
                 Call::Run { session, tokens, fault } => {
@@ -145,13 +161,14 @@ proptest! {
                         all.remove(at(session));
                     }
                 }
-                Call::Prepare { max_step } => {
-                    ex = prepare(&toy, max_step);
+                Call::Prepare { max_step, split } => {
+                    ex = prepare(&toy, split.then_some(&device), max_step);
                     all = vec![Held { session: ex.session().unwrap(), tokens: Vec::new() }];
                 }
             }
         }
         toy.disarm();
+        device.disarm();
         for held in &mut all {
             run(held, &[7], &clean);
         }

@@ -10,6 +10,8 @@ use std::sync::Arc;
 use glia_core::ByteSource;
 use memmap2::{Mmap, UncheckedAdvice};
 
+use crate::memory;
+
 /// A read-only map of a file.
 struct FileMap(Mmap);
 
@@ -60,11 +62,12 @@ pub fn open(path: &Path, mmap: bool) -> std::io::Result<Arc<dyn ByteSource>> {
     }
     if !mmap || metadata.len() == 0 || !metadata.is_file() {
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        file.read_to_end(&mut bytes)
+            .map_err(|e| memory::explain(e, metadata.len()))?;
         return Ok(Arc::new(bytes));
     }
     // SAFETY: the map is read-only and never handed out mutably. Another process may still change or cut the file: that
     // is documented above, and `mmap: false` exists for it.
-    let map = unsafe { Mmap::map(&file)? };
+    let map = unsafe { Mmap::map(&file) }.map_err(|e| memory::explain(e, metadata.len()))?;
     Ok(Arc::new(FileMap(map)))
 }

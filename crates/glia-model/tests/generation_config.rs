@@ -132,7 +132,9 @@ fn a_generation_stops_at_every_end() {
 fn gguf(keys: &[(&str, WriteValue)]) -> GgufFile {
     let mut w = GgufWriter::new();
     w.key("general.architecture", WriteValue::Str("llama".into()));
-    let tokens = ["<unk>", "<s>", "</s>", "a", "b", "\u{2581}"].map(str::to_owned).to_vec();
+    let tokens = ["<unk>", "<s>", "</s>", "a", "b", "\u{2581}"]
+        .map(str::to_owned)
+        .to_vec();
     w.key("tokenizer.ggml.model", WriteValue::Str("llama".into()));
     w.key("tokenizer.ggml.scores", WriteValue::F32s(vec![0.0; tokens.len()]));
     w.key("tokenizer.ggml.tokens", WriteValue::Strs(tokens));
@@ -189,7 +191,13 @@ fn gguf_sampling_keys_are_read_and_checked() {
     .sample;
     assert_eq!((sample.temperature, sample.top_k), (0.75, 20));
     assert_eq!((sample.top_p, sample.min_p), (0.5, 0.25));
-    assert_eq!(read(&[("general.sampling.top_k", WriteValue::I32(-1))]).unwrap().sample.top_k, 0);
+    assert_eq!(
+        read(&[("general.sampling.top_k", WriteValue::I32(-1))])
+            .unwrap()
+            .sample
+            .top_k,
+        0
+    );
     for (key, value) in [
         ("general.sampling.temp", WriteValue::F32(f32::NAN)),
         ("general.sampling.temp", WriteValue::Str("warm".into())),

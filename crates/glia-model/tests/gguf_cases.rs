@@ -385,7 +385,11 @@ fn metadata_of_another_type_is_refused_by_key() {
     ] {
         refused(key, text(), "must be a number, not \"many\"");
         refused(key, WriteValue::Bool(true), "must be a number, not true");
-        refused(key, WriteValue::Strs(vec!["1".into(), "2".into()]), "must be a number, not [\"1\", \"2\"]");
+        refused(
+            key,
+            WriteValue::Strs(vec!["1".into(), "2".into()]),
+            "must be a number, not [\"1\", \"2\"]",
+        );
         refused(key, WriteValue::F32(f32::NAN), "must be a number, not NaN");
         refused(key, WriteValue::I32s(vec![1, 2]), "differs by layer");
         refused(key, WriteValue::I32s(Vec::new()), "must be a number");
@@ -394,7 +398,11 @@ fn metadata_of_another_type_is_refused_by_key() {
     refused("llama.block_count", WriteValue::I32(-2), "whole number");
     refused("llama.rope.scaling.type", WriteValue::U32(1), "must be a text");
     refused("llama.rope.scaling.type", text(), "`many` is not supported");
-    for key in ["llama.block_count", "llama.embedding_length", "llama.attention.head_count"] {
+    for key in [
+        "llama.block_count",
+        "llama.embedding_length",
+        "llama.attention.head_count",
+    ] {
         let bytes = tiny_llama(2, true, "gpt-2").without(key).finish();
         let error = ModelFile::from_gguf(open(bytes).unwrap()).err().unwrap().to_string();
         assert!(error.contains("is missing"), "{key}: {error}");

@@ -34,7 +34,11 @@ fn logits(file: &ModelFile, ids: &[i32], backend: Arc<dyn Backend>) -> Vec<u32> 
     let executor = GraphExecutor::prepare(file.graph().unwrap(), file.weights(), vec![backend], config).unwrap();
     let input = glia_core::Tensor::from_i32([ids.len()], ids).unwrap();
     let options = RunOptions::default().with_wanted_rows(WantedRows::All);
-    let outputs = executor.session().unwrap().run_with(&[("input_ids", input)], &options).unwrap();
+    let outputs = executor
+        .session()
+        .unwrap()
+        .run_with(&[("input_ids", input)], &options)
+        .unwrap();
     let logits = outputs.get("logits").unwrap();
     logits.as_f32().unwrap().iter().map(|x| x.to_bits()).collect()
 }
@@ -68,12 +72,25 @@ fn both_forms_give_the_same_bits() {
             let name = format!("{name} on {}", backend.name());
             let (a, b) = (logits(&hf, &ids, Arc::clone(&backend)), logits(&gguf, &ids, backend));
             let differing = a.iter().zip(&b).filter(|(x, y)| x != y).count();
-            assert!(a.len() == b.len() && differing == 0, "{name}: {differing} of {} differ", a.len());
+            assert!(
+                a.len() == b.len() && differing == 0,
+                "{name}: {differing} of {} differ",
+                a.len()
+            );
         }
         println!("{name}: same bits as {arch}");
         families.insert(hf.spec().family);
     }
-    for family in ["llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3"] {
+    for family in [
+        "llama",
+        "mistral",
+        "qwen2",
+        "qwen3",
+        "gemma",
+        "gemma2",
+        "gemma3_text",
+        "phi3",
+    ] {
         assert!(families.contains(family), "no model of {family} among the goldens");
     }
 }

@@ -323,7 +323,13 @@ impl Kernel for Attention {
         }
         let mut n = 0;
         for i in 0..self.n_spans(cx) {
-            n += self.span(cx, i)?.1.div_ceil(Self::rows_per_piece(&dims)) * dims.n_kv;
+            let (_, n_queries, _, n_keys) = self.span(cx, i)?;
+            if self.op.causal && n_queries > n_keys {
+                let reason =
+                    format!("causal attention needs at least as many keys as queries, not {n_keys} and {n_queries}");
+                return Err(crate::error::shape("sdpa", reason));
+            }
+            n += n_queries.div_ceil(Self::rows_per_piece(&dims)) * dims.n_kv;
         }
         Ok(Work::each(n))
     }

@@ -51,6 +51,12 @@ impl Kernel for Reduce {
         let (n_items, ops) = match self.kind {
             Kind::Softmax if n * inner == 0 => (0, 0),
             Kind::Softmax => (outer, n * inner * 4),
+            Kind::Argmax if n == 0 && outer * inner > 0 => {
+                return Err(crate::error::shape(
+                    "argmax",
+                    "an empty dimension has no largest element",
+                ));
+            }
             _ => (outer * inner, n),
         };
         Ok(Work::split(n_items, ops, cx.n_threads))
@@ -145,6 +151,10 @@ impl Kernel for TopK {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
         let shape = cx.values.shape(self.x)?;
         let n = shape.last_dim();
+        if self.k > n {
+            let reason = format!("k {} exceeds the last dimension of {shape}", self.k);
+            return Err(crate::error::shape("topk", reason));
+        }
         let rows = if n == 0 || self.k == 0 { 0 } else { shape.n_elems() / n };
         Ok(Work::split(rows, n * 4, cx.n_threads))
     }

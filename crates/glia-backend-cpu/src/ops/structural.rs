@@ -4,7 +4,7 @@ use glia_core::{BackendError, DType, Shape};
 
 use super::ints;
 use crate::arena::Chunk;
-use crate::error::invalid;
+use crate::error::{invalid, shape};
 use crate::kernel::{Kernel, Scratch, StepCx, Work};
 
 /// Dimensions in units that move as one (elements, or blocks of a quantised dtype), and the bytes of a unit.
@@ -34,10 +34,31 @@ pub(crate) struct Pick {
     pub start: usize,
 }
 
+impl Pick {
+    /// Whether everything picked is there: a dimension that depends on the step may be too short for a slice.
+    fn fits(&self, from: &[usize], to: &[usize]) -> bool {
+        let source = |i: usize| self.perm.as_ref().map_or(Some(i), |perm| perm.get(i).copied());
+        from.len() == to.len()
+            && to.iter().enumerate().all(|(i, &n)| {
+                let start = if self.perm.is_none() && i == self.axis {
+                    self.start
+                } else {
+                    0
+                };
+                let size = source(i).and_then(|i| from.get(i)).copied().unwrap_or(0);
+                start.checked_add(n).is_some_and(|end| end <= size)
+            })
+    }
+}
+
 impl Kernel for Pick {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
-        let out = cx.values.get(self.out)?;
+        let (x, out) = (cx.values.get(self.x)?, cx.values.get(self.out)?);
         let (dims, unit) = units(out.dtype, &out.shape);
+        if !self.fits(&units(x.dtype, &x.shape).0, &dims) {
+            let reason = format!("{} does not lie in {} from {} on", out.shape, x.shape, self.start);
+            return Err(shape(self.op, reason));
+        }
         let n: usize = dims.iter().product();
         let last = dims.last().copied().unwrap_or(1);
         Ok(Work::split(
@@ -50,9 +71,6 @@ impl Kernel for Pick {
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {
         let (x, out) = (cx.values.get(self.x)?, cx.values.get(self.out)?);
         let ((from, unit), (to, _)) = (units(x.dtype, &x.shape), units(out.dtype, &out.shape));
-        if from.len() != to.len() {
-            return Err(invalid(self.op, format!("{} from {}", out.shape, x.shape)));
-        }
         let mut strides = vec![0usize; from.len()];
         let mut stride = 1;
         for i in (0..from.len()).rev() {

@@ -1,5 +1,5 @@
 //! The pool of sequences of an interpreted program. Rows beyond a sequence's length are tentative, so commit adds to
-//! the length and rollback does nothing.
+//! the length and rollback leaves it alone.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -55,6 +55,14 @@ impl Pool {
     }
 }
 
+impl Sequence {
+    fn release_if_empty(&mut self) {
+        if self.len == 0 {
+            self.states.iter_mut().for_each(|parts| *parts = Default::default());
+        }
+    }
+}
+
 impl ProgramState for Pool {
     fn run(&mut self, step: &Step<'_>) -> Result<Vec<Tensor>, BackendError> {
         if !self.pending.is_empty() {
@@ -77,7 +85,11 @@ impl ProgramState for Pool {
     }
 
     fn rollback(&mut self) {
-        self.pending.clear();
+        for row in self.pending.drain(..) {
+            if let Some(seq) = self.seqs.get_mut(&row.seq) {
+                seq.release_if_empty();
+            }
+        }
     }
 
     fn create(&mut self, seq: SeqId) -> Result<(), BackendError> {
@@ -103,9 +115,7 @@ impl ProgramState for Pool {
     fn truncate(&mut self, seq: SeqId, len: usize) -> usize {
         let Some(seq) = self.seqs.get_mut(&seq) else { return 0 };
         seq.len = seq.len.min(len);
-        if seq.len == 0 {
-            seq.states.iter_mut().for_each(|parts| *parts = Default::default());
-        }
+        seq.release_if_empty();
         seq.len
     }
 

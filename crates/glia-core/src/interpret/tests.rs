@@ -142,6 +142,17 @@ fn wrong_steps_are_refused_and_named() {
 }
 
 #[test]
+fn a_first_step_that_is_rolled_back_leaves_no_memory() {
+    let mut state = open(4, DType::F32);
+    state.create(SeqId(1)).unwrap();
+    step(&mut *state, &[rows(1, 0, 1, 0)], &[1.0]).unwrap();
+    assert!(state.state_bytes() > 0);
+    state.rollback();
+    assert_eq!(state.state_bytes(), 0);
+    assert_eq!(step(&mut *state, &[rows(1, 0, 1, 0)], &[2.0]).unwrap(), [2.0]);
+}
+
+#[test]
 fn wrong_wanted_rows_and_arity_are_refused() {
     let mut state = open(4, DType::F32);
     state.create(SeqId(1)).unwrap();

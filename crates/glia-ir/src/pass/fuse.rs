@@ -24,13 +24,14 @@ pub fn fuse_gated(graph: &Graph) -> Result<Graph, GraphError> {
     }
 }
 
-type Rule = fn(&Uses<'_>, &Node) -> Option<(Op, Vec<Vid>)>;
+/// What the node behind one factor of a product and the other factor make together.
+type Rule = fn(&Uses<'_>, &Node, Vid) -> Option<(Op, Vec<Vid>)>;
 
 fn sweep(graph: &Graph, rule: Rule) -> Result<Graph, GraphError> {
     let uses = Uses::new(graph);
     let mut out = Rebuild::new(graph)?;
     for (id, node) in graph.iter_nodes() {
-        match rule(&uses, node) {
+        match product(&uses, node, rule) {
             Some((op, inputs)) => {
                 let inputs = out.get_all(&inputs)?;
                 out.replace(id, op, &inputs)?;
@@ -65,35 +66,36 @@ impl<'g> Uses<'g> {
     }
 }
 
-/// `x * sigmoid(x)`, either way round.
-fn silu(uses: &Uses<'_>, node: &Node) -> Option<(Op, Vec<Vid>)> {
+/// Applies a rule to `a * b`, either way round. A factor that others read, or that is both factors, stays.
+fn product(uses: &Uses<'_>, node: &Node, rule: Rule) -> Option<(Op, Vec<Vid>)> {
     let (Op::Binary(Binary::Mul), &[a, b]) = (&node.op, node.inputs.as_slice()) else {
         return None;
     };
-    [(a, b), (b, a)].into_iter().find_map(|(x, sigmoid)| {
-        let inner = uses.sole_producer(sigmoid)?;
-        let matches = inner.op == Op::Unary(Unary::Sigmoid) && inner.inputs == [x];
-        matches.then(|| (Op::Unary(Unary::Silu), vec![x]))
-    })
+    if a == b {
+        return None;
+    }
+    [(a, b), (b, a)]
+        .into_iter()
+        .find_map(|(inner, other)| rule(uses, uses.sole_producer(inner)?, other))
 }
 
-/// `act(gate) * up`, either way round, without broadcasting.
-fn gated(uses: &Uses<'_>, node: &Node) -> Option<(Op, Vec<Vid>)> {
-    let (Op::Binary(Binary::Mul), &[a, b]) = (&node.op, node.inputs.as_slice()) else {
-        return None;
+/// `x * sigmoid(x)`.
+fn silu(_: &Uses<'_>, inner: &Node, x: Vid) -> Option<(Op, Vec<Vid>)> {
+    let matches = inner.op == Op::Unary(Unary::Sigmoid) && inner.inputs == [x];
+    matches.then(|| (Op::Unary(Unary::Silu), vec![x]))
+}
+
+/// `act(gate) * up`, without broadcasting.
+fn gated(uses: &Uses<'_>, inner: &Node, up: Vid) -> Option<(Op, Vec<Vid>)> {
+    let act = match inner.op {
+        Op::Unary(Unary::Silu) => Gate::Silu,
+        Op::Unary(Unary::Gelu) => Gate::Gelu,
+        Op::Unary(Unary::GeluTanh) => Gate::GeluTanh,
+        _ => return None,
     };
-    [(a, b), (b, a)].into_iter().find_map(|(act, up)| {
-        let inner = uses.sole_producer(act)?;
-        let gate = match inner.op {
-            Op::Unary(Unary::Silu) => Gate::Silu,
-            Op::Unary(Unary::Gelu) => Gate::Gelu,
-            Op::Unary(Unary::GeluTanh) => Gate::GeluTanh,
-            _ => return None,
-        };
-        let &[x] = inner.inputs.as_slice() else { return None };
-        let fits = act != up && uses.graph.value(x).ty == uses.graph.value(up).ty;
-        fits.then(|| (Op::Gated(gate), vec![x, up]))
-    })
+    let &[gate] = inner.inputs.as_slice() else { return None };
+    let fits = uses.graph.value(gate).ty == uses.graph.value(up).ty;
+    fits.then(|| (Op::Gated(act), vec![gate, up]))
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ pub struct MemoryPlan {
     pub weights_bytes: usize,
     /// Most intermediate memory of a step of `max_step_tokens` rows, all wanted, at the end of the context.
     pub peak_bytes: usize,
-    /// Most intermediate memory of a step of one token at the end of the context.
+    /// Most intermediate memory of a step of one token at the end of the context; as `peak_bytes` for a graph that
+    /// cannot run one.
     pub peak_one_token_bytes: usize,
     /// Growth of the KV state per token of a sequence.
     pub kv_bytes_per_token: usize,
@@ -31,12 +32,12 @@ impl Plan {
             max_context: self.limits.max_context,
         };
         let weight = |n: usize, id: &_| n.checked_add(self.graph.value(*id).ty.size_bytes(&Sizes::default())?);
+        let peak_bytes = self.intermediate_bytes(&self.limits.largest()).ok_or_else(too_large)?;
         Ok(MemoryPlan {
             weights_bytes: self.weights.iter().try_fold(0, weight).ok_or_else(too_large)?,
-            peak_bytes: self.intermediate_bytes(&self.limits.largest()).ok_or_else(too_large)?,
-            peak_one_token_bytes: self
-                .intermediate_bytes(&self.limits.one_token())
-                .ok_or_else(too_large)?,
+            peak_bytes,
+            // A slice may leave nothing of one row.
+            peak_one_token_bytes: self.intermediate_bytes(&self.limits.one_token()).unwrap_or(peak_bytes),
             kv_bytes_per_token: self.kv_bytes_per_token().ok_or_else(too_large)?,
         })
     }

@@ -92,7 +92,10 @@ impl Source<'_> {
             Some(-1.0) => 0,
             Some(k) => return Err(self.error("top_k", format!("must be a whole number, at least 0, not {k}"))),
         };
-        let (top_p, min_p) = (self.number("top_p")?.unwrap_or(1.0), self.number("min_p")?.unwrap_or(0.0));
+        let (top_p, min_p) = (
+            self.number("top_p")?.unwrap_or(1.0),
+            self.number("min_p")?.unwrap_or(0.0),
+        );
         let repeat_penalty = self.number("repetition_penalty")?.unwrap_or(1.0);
         if sampled {
             (sample.temperature, sample.top_k) = (temperature, top_k);
@@ -118,7 +121,11 @@ impl GenerationConfig {
             map: config,
         };
         let path = folder.join("generation_config.json");
-        let map = if path.is_file() { read_object(&path)? } else { Map::new() };
+        let map = if path.is_file() {
+            read_object(&path)?
+        } else {
+            Map::new()
+        };
         let own = Source {
             file: path.display().to_string(),
             map: &map,

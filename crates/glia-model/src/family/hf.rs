@@ -419,7 +419,10 @@ mod tests {
         }
         let map = serde_json::json!({"sliding_window": null});
         let filled = with_defaults(map.as_object().unwrap(), r#"{"sliding_window": 4, "head_dim": 8}"#);
-        assert_eq!(Value::Object(filled), serde_json::json!({"sliding_window": null, "head_dim": 8}));
+        assert_eq!(
+            Value::Object(filled),
+            serde_json::json!({"sliding_window": null, "head_dim": 8})
+        );
     }
 
     #[test]

@@ -125,7 +125,11 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
         }
         divisors.iter().try_for_each(|&d| positive("a frequency factor", d))?;
         // Files keep divisors as f32: the same table, wherever they come from.
-        Ok(base.iter().zip(divisors).map(|(f, &d)| f / f64::from(d as f32)).collect())
+        Ok(base
+            .iter()
+            .zip(divisors)
+            .map(|(f, &d)| f / f64::from(d as f32))
+            .collect())
     };
     let mut scale = 1.0;
     let mut long_table = None;
@@ -144,7 +148,9 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
                 // The base for a sequence of `factor * original_max` tokens.
                 let growth = factor * factor - (factor - 1.0);
                 let theta = theta * growth.powf(rot as f64 / (rot as f64 - 2.0));
-                let long = (0..half).map(|i| theta.powf(2.0 * i as f64 / rot as f64).recip()).collect();
+                let long = (0..half)
+                    .map(|i| theta.powf(2.0 * i as f64 / rot as f64).recip())
+                    .collect();
                 long_table = Some((long, *original_max));
             }
             base

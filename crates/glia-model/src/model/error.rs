@@ -71,7 +71,8 @@ pub enum ModelError {
     /// More context than memory.
     #[error(
         "a context of {ctx} tokens needs {needed_bytes} bytes ({weights_bytes} weights, {kv_bytes} KV cache, \
-         {scratch_bytes} scratch), {limit_bytes} are free: at most --ctx {largest_ctx} fits"
+         {scratch_bytes} scratch), {limit_bytes} are free: {}",
+        room(.largest_ctx)
     )]
     DoesNotFit {
         /// Tokens asked for.
@@ -86,8 +87,16 @@ pub enum ModelError {
         scratch_bytes: u64,
         /// What the machine or its limits leave.
         limit_bytes: u64,
-        /// Largest context that fits.
+        /// Largest context that fits; 0 when none does.
         largest_ctx: usize,
+    },
+    /// More context than any model takes.
+    #[error("a context of {ctx} tokens is more than any model takes: --ctx must be at most {largest}")]
+    ContextTooLong {
+        /// Tokens asked for.
+        ctx: usize,
+        /// The most.
+        largest: usize,
     },
     /// No chat template in the file.
     #[error("the model brings no chat template: use it with a raw prompt (--raw)")]
@@ -95,6 +104,14 @@ pub enum ModelError {
     /// Neither given nor compiled in.
     #[error("no backend: give `Options::backends`, or build with the feature `cpu`")]
     NoBackend,
+}
+
+/// What to do when a model does not fit.
+fn room(largest_ctx: &usize) -> String {
+    match largest_ctx {
+        0 => format!("not even one token fits; {}", crate::memory::MORE_ROOM),
+        n => format!("at most --ctx {n} fits"),
+    }
 }
 
 impl ModelError {

@@ -17,6 +17,7 @@ use crate::family::gguf::GgufView;
 use crate::family::spec::DecoderSpec;
 use crate::family::{self, FamilyError, hf};
 use crate::gguf::{GgufFile, Value as GgufValue, types};
+use crate::memory::Needs;
 use crate::safetensors::SafetensorsFile;
 use crate::template::{ChatTemplate, Clock};
 use crate::tokenizer::Tokenizer;
@@ -314,47 +315,42 @@ impl ModelFile {
     /// The context to run with, given what was asked for.
     ///
     /// # Errors
-    /// [`ModelError::DoesNotFit`] when the cache of that many tokens exceeds the free memory.
+    /// [`ModelError::ContextTooLong`], and [`ModelError::DoesNotFit`] when weights, cache and scratch of that many
+    /// tokens exceed the free memory.
     pub fn max_context(&self, options: &Options) -> Result<usize, ModelError> {
-        let ctx = options
-            .max_context
-            .unwrap_or_else(|| self.spec.max_positions.min(DEFAULT_CONTEXT));
-        let ctx = ctx.clamp(1, MAX_CONTEXT);
-        let per_token = self.kv_bytes_per_token(options.kv_dtypes());
-        let weights = self.files.size_bytes() as u64;
-        // Intermediates of a step: a few rows of the widest values, and the logits of one row.
-        let widest = self
-            .spec
-            .hidden
-            .max(self.spec.intermediate)
-            .max(self.spec.n_heads * self.spec.head_dim) as u64;
-        let scratch = 8 * 4 * widest * options.max_step_tokens.min(ctx) as u64 + 8 * self.spec.vocab as u64;
-        let needed = per_token
-            .saturating_mul(ctx as u64)
-            .saturating_add(weights)
-            .saturating_add(scratch);
-        let Some(limit) = crate::memory::available_bytes() else {
-            return Ok(ctx);
+        let ctx = match options.max_context {
+            None => self.spec.max_positions.clamp(1, DEFAULT_CONTEXT),
+            Some(ctx) if ctx > MAX_CONTEXT => {
+                return Err(ModelError::ContextTooLong {
+                    ctx,
+                    largest: MAX_CONTEXT,
+                });
+            }
+            Some(ctx) => ctx.max(1),
         };
-        if needed <= limit {
-            return Ok(ctx);
+        match crate::memory::available_bytes() {
+            Some(limit) => self.needs(options).check(ctx, limit).map(|()| ctx),
+            None => Ok(ctx),
         }
-        let room = limit.saturating_sub(weights.saturating_add(scratch));
-        Err(ModelError::DoesNotFit {
-            ctx,
-            needed_bytes: needed,
-            weights_bytes: weights,
-            kv_bytes: per_token.saturating_mul(ctx as u64),
-            scratch_bytes: scratch,
-            limit_bytes: limit,
-            largest_ctx: (room / per_token.max(1)) as usize,
-        })
+    }
+
+    fn needs(&self, options: &Options) -> Needs {
+        let s = &self.spec;
+        let widest = s.hidden.max(s.intermediate).max(s.n_heads.saturating_mul(s.head_dim));
+        Needs {
+            weights_bytes: self.files.size_bytes() as u64,
+            kv_per_token_bytes: self.kv_bytes_per_token(options.kv_dtypes()),
+            widest: widest as u64,
+            vocab: s.vocab as u64,
+            max_step_tokens: options.max_step_tokens as u64,
+        }
     }
 
     fn kv_bytes_per_token(&self, kv: [DType; 2]) -> u64 {
-        let width = self.spec.n_kv_heads * self.spec.head_dim;
-        let bytes = |d: DType| (width.div_ceil(d.block_elems()) * d.block_bytes()) as u64;
-        (bytes(kv[0]) + bytes(kv[1])).saturating_mul(self.spec.n_layers as u64)
+        let width = self.spec.n_kv_heads.saturating_mul(self.spec.head_dim);
+        let bytes = |d: DType| width.div_ceil(d.block_elems()).saturating_mul(d.block_bytes()) as u64;
+        let layer = bytes(kv[0]).saturating_add(bytes(kv[1]));
+        layer.saturating_mul(self.spec.n_layers as u64)
     }
 
     /// A line per tensor of the file.
@@ -363,12 +359,11 @@ impl ModelFile {
             format!("{name:<48} {dtype:<8} {:<20} {bytes}", format!("{shape:?}"))
         };
         match &*self.files {
-            Files::Gguf { file, .. } => {
-                file.tensors()
-                    .iter()
-                    .map(|t| line(&t.name, &types::name(t.type_id), &t.shape, t.size_bytes))
-                    .collect()
-            }
+            Files::Gguf { file, .. } => file
+                .tensors()
+                .iter()
+                .map(|t| line(&t.name, &types::name(t.type_id), &t.shape, t.size_bytes))
+                .collect(),
             Files::Safetensors(file) => file
                 .names()
                 .into_iter()
@@ -401,9 +396,10 @@ impl ModelFile {
             None => counts.push((name, 1, bytes)),
         };
         match &*self.files {
-            Files::Gguf { file, .. } => file.tensors().iter().for_each(|t| {
-                add(types::name(t.type_id), t.size_bytes)
-            }),
+            Files::Gguf { file, .. } => file
+                .tensors()
+                .iter()
+                .for_each(|t| add(types::name(t.type_id), t.size_bytes)),
             Files::Safetensors(file) => file
                 .names()
                 .into_iter()

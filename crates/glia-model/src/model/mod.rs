@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use glia_core::Backend;
-use glia_ir::{ExecConfig, GraphExecutor, Plan};
+use glia_ir::{ExecConfig, Graph, GraphExecutor, Plan};
 use serde_json::Value;
 
 pub use error::ModelError;
@@ -83,10 +83,12 @@ impl Model {
             Some(backends) => backends,
             None => default_backends()?,
         };
+        // A weight that is missing is told of before the memory that a file's claims would take.
+        let graph = file.graph()?;
         let max_context = file.max_context(&options)?;
         let (tokenizer, executor) = std::thread::scope(|scope| {
             let tokenizer = scope.spawn(|| file.tokenizer(&options));
-            let executor = executor(&file, &options, backends, max_context);
+            let executor = executor(&file, graph, &options, backends, max_context);
             let tokenizer = tokenizer
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -213,6 +215,7 @@ fn default_backends() -> Result<Vec<Arc<dyn Backend>>, ModelError> {
 
 fn executor(
     file: &ModelFile,
+    graph: Graph,
     options: &Options,
     backends: Vec<Arc<dyn Backend>>,
     max_context: usize,
@@ -224,5 +227,5 @@ fn executor(
         .with_max_intermediate_bytes(options.max_intermediate_bytes)
         .with_kv_dtypes(options.kv_dtypes())
         .with_profile(options.profile);
-    Ok(GraphExecutor::prepare(file.graph()?, file.weights(), backends, config)?)
+    Ok(GraphExecutor::prepare(graph, file.weights(), backends, config)?)
 }

@@ -28,6 +28,12 @@ pub struct BaseLogits {
     tokens: Vec<u32>,
     raw: Vec<u8>,
     values: Vec<u16>,
+    n_read: usize,
+}
+
+/// Rows of a window of `n_ctx` tokens that are scored: the second half, without the last, which predicts the next window.
+fn scored_rows(n_ctx: usize) -> usize {
+    n_ctx - n_ctx / 2 - 1
 }
 
 /// One row: log probabilities over the vocabulary.
@@ -80,12 +86,33 @@ impl BaseLogits {
         if n_vocab == 0 || n_vocab as u64 > size || n_ctx < MIN_WINDOW {
             return Err(fail("claims a window or a vocabulary that makes no sense"));
         }
+        if n_windows == 0 {
+            return Err(fail(
+                "holds no windows: make it again from a text of at least two windows",
+            ));
+        }
+        // Per scored row two floats and 16 bits a value, padded to an even count.
+        let row_bytes = 8 + 2 * n_vocab.next_multiple_of(2) as u64;
+        let rows = (n_windows as u64).saturating_mul(scored_rows(n_ctx) as u64);
+        let needed = rows.saturating_mul(row_bytes).saturating_add(20 + 4 * n_tokens as u64);
+        if size < needed {
+            return Err(fail(&format!(
+                "is incomplete: {n_windows} windows of {n_ctx} tokens and a vocabulary of {n_vocab} take {needed} bytes, \
+                 it has {size}; make or copy it again"
+            )));
+        }
         let mut raw = vec![0u8; n_tokens * 4];
         file.read_exact(&mut raw).map_err(|_| fail("ends within its tokens"))?;
-        let tokens = raw
+        let tokens: Vec<u32> = raw
             .chunks_exact(4)
             .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
             .collect();
+        if let Some(at) = tokens.iter().position(|&t| t as usize >= n_vocab) {
+            return Err(fail(&format!(
+                "is damaged: token {at} is {}, outside its own vocabulary of {n_vocab}; make or copy it again",
+                tokens[at]
+            )));
+        }
         Ok(BaseLogits {
             file,
             path: name,
@@ -94,6 +121,7 @@ impl BaseLogits {
             tokens,
             raw: Vec::new(),
             values: Vec::new(),
+            n_read: 0,
         })
     }
 
@@ -106,21 +134,33 @@ impl BaseLogits {
         std::mem::take(&mut self.tokens)
     }
 
+    /// Refuses a model of another vocabulary.
+    ///
+    /// # Errors
+    /// [`BaseLogitsError`] with both sizes.
+    pub fn check_vocab(&self, n_vocab: usize) -> Result<(), BaseLogitsError> {
+        if n_vocab == self.n_vocab {
+            return Ok(());
+        }
+        Err(BaseLogitsError {
+            path: self.path.clone(),
+            reason: format!(
+                "is for a vocabulary of {}, the model has {n_vocab}: make it with a model of the same vocabulary",
+                self.n_vocab
+            ),
+        })
+    }
+
     /// The next row of a model with `n_vocab` logits.
     ///
     /// # Errors
-    /// [`BaseLogitsError`] when the vocabulary differs or the file ends.
+    /// [`BaseLogitsError`] when the vocabulary differs, the file ends or a row holds no numbers.
     pub fn next_row(&mut self, n_vocab: usize) -> Result<BaseRow<'_>, BaseLogitsError> {
+        self.check_vocab(n_vocab)?;
         let fail = |reason: String| BaseLogitsError {
             path: self.path.clone(),
             reason,
         };
-        if n_vocab != self.n_vocab {
-            return Err(fail(format!(
-                "is for a vocabulary of {}, the model has {n_vocab}",
-                self.n_vocab
-            )));
-        }
         // Two floats, then the values, padded to an even count.
         self.raw.resize(8 + n_vocab.next_multiple_of(2) * 2, 0);
         self.file
@@ -128,10 +168,16 @@ impl BaseLogits {
             .map_err(|_| fail("ends before its last row".to_owned()))?;
         let float = |i: usize| f32::from_le_bytes([self.raw[i], self.raw[i + 1], self.raw[i + 2], self.raw[i + 3]]);
         let (scale, min) = (float(0), float(4));
+        if !(scale.is_finite() && min.is_finite()) {
+            return Err(fail(format!(
+                "is damaged: row {} has the scale {scale} and the minimum {min}; make or copy it again",
+                self.n_read
+            )));
+        }
+        self.n_read += 1;
         let values = self.raw[8..].chunks_exact(2).take(n_vocab);
         self.values.clear();
-        self.values
-            .extend(values.map(|b| u16::from_le_bytes([b[0], b[1]])));
+        self.values.extend(values.map(|b| u16::from_le_bytes([b[0], b[1]])));
         Ok(BaseRow {
             scale,
             min,

@@ -35,7 +35,9 @@ pub enum PerplexityError {
         window: usize,
     },
     /// A text too short.
-    #[error("the text has {n_tokens} tokens, windows of {window} need at least {needed}: give a longer text or a shorter window")]
+    #[error(
+        "the text has {n_tokens} tokens, windows of {window} need at least {needed}: give a longer text or a shorter window"
+    )]
     TextTooShort {
         /// Tokens of the text.
         n_tokens: usize,
@@ -176,6 +178,7 @@ impl<'m> Perplexity<'m> {
     /// [`PerplexityError`] when the file is no such file.
     pub fn with_base(model: &'m Model, path: &Path) -> Result<Perplexity<'m>, PerplexityError> {
         let mut base = BaseLogits::open(path)?;
+        base.check_vocab(model.n_vocab())?;
         let (tokens, window) = (base.take_tokens(), base.n_ctx());
         Perplexity::over(model, tokens, window, Some(base))
     }
@@ -197,6 +200,11 @@ impl<'m> Perplexity<'m> {
             done: 0,
             score: Score::default(),
         })
+    }
+
+    /// The tokens of the text; windows are cut from them in order.
+    pub fn tokens(&self) -> &[u32] {
+        &self.tokens
     }
 
     /// Windows of the text.

@@ -115,7 +115,11 @@ fn case(folder: &Path, config: &str, backends: &[Arc<dyn Backend>]) -> Result<Ou
         .with_max_context(file.spec().max_positions)
         .with_max_step_tokens(32);
     let executor = GraphExecutor::prepare(graph, file.weights(), backends.to_vec(), exec).map_err(fail)?;
-    let checked = if headless { check_headless(&executor, &golden) } else { check(&executor, &golden) };
+    let checked = if headless {
+        check_headless(&executor, &golden)
+    } else {
+        check(&executor, &golden)
+    };
     checked.map(|()| Outcome::Pass)
 }
 
@@ -145,7 +149,9 @@ fn check_headless(executor: &GraphExecutor, golden: &Golden) -> Result<(), Outco
     for chunk in [1, 7] {
         let chunked = run(&ids, chunk)?;
         if chunked.bytes().map_err(fail)? != full.bytes().map_err(fail)? {
-            return Err(fail(format!("chunks of {chunk}: the bits differ from the full forward")));
+            return Err(fail(format!(
+                "chunks of {chunk}: the bits differ from the full forward"
+            )));
         }
     }
     let one = golden.f32("one.last_hidden_state")?;

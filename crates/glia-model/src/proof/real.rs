@@ -178,7 +178,9 @@ fn perplexity(json: &Value, model: &str, models: &Models<'_>) -> Result<(), Outc
         let expected = expected.ok_or_else(|| fail(format!("`per_chunk` has no window {index}")))?;
         let got = perplexity.score().perplexity();
         if !((got / expected - 1.0).abs() <= PERPLEXITY) {
-            return Err(fail(format!("window {index}: perplexity {got:.4} instead of {expected:.4}")));
+            return Err(fail(format!(
+                "window {index}: perplexity {got:.4} instead of {expected:.4}"
+            )));
         }
     }
     Ok(())

@@ -1,25 +1,31 @@
 //! Chat templates: Jinja as `transformers` renders it, in a sandbox with no files, no environment and bounded work.
 //!
-//! One thing is not bounded: the engine does not charge a list added to itself (`x = x + x`) over 32 times in a loop,
-//! which takes memory and time without end. Templates come with the model, never from a request.
+//! Every template runs with a number of steps in proportion to what it is given. A step pays for an instruction or for 64
+//! bytes; what the engine does not charge for by itself, the rewritten syntax tree does (`meter`, `work`).
 
 mod clock;
 mod error;
+mod filters;
+mod meter;
 mod python;
+mod work;
 
 pub use clock::Clock;
 pub use error::TemplateError;
 
 use error::Raised;
+use minijinja::machinery::{CodeGenerator, eval, make_string_output, parse};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value as Jinja};
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
 use serde_json::{Map, Value};
 
-/// Steps that a rendering may take; 64 bytes of data made cost one as well, so this bounds memory too (256 MB).
-const MAX_STEPS: u64 = 4_000_000;
-/// Bytes that a rendering may give.
-const MAX_OUTPUT_BYTES: usize = 256 << 20;
+/// Steps of any rendering; as 64 bytes of data made cost one, this bounds memory too (64 MB).
+const BASE_STEPS: u64 = 1_000_000;
+/// Further steps for each byte of the conversation.
+const STEPS_PER_BYTE: u64 = 16;
+/// Steps of no rendering exceed this.
+const MAX_STEPS: u64 = 16_000_000;
 /// Bytes of a template's source.
 const MAX_SOURCE_BYTES: usize = 4 << 20;
 /// Names that a caller's variables must not take.
@@ -39,6 +45,8 @@ const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 #[derive(Debug)]
 pub struct ChatTemplate {
     env: Environment<'static>,
+    source: String,
+    syntax: SyntaxConfig,
     special_tokens: Map<String, Value>,
 }
 
@@ -70,13 +78,17 @@ impl ChatTemplate {
         }
         let mut env = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
-        env.set_syntax(syntax.map_err(|e| TemplateError::Parse(describe(&e)))?);
+        let syntax = syntax.map_err(|e| TemplateError::Parse(describe(&e)))?;
         env.set_undefined_behavior(UndefinedBehavior::Lenient);
-        env.set_fuel(Some(MAX_STEPS));
         env.set_recursion_limit(100);
         env.set_unknown_method_callback(unknown_method);
-        env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        env.set_auto_escape_callback(|_| AutoEscape::None);
+        work::install(&mut env);
+        filters::install(&mut env);
         env.set_formatter(|out, state, value| {
+            if value.as_object().is_some() {
+                work::weigh(state, value)?;
+            }
             if value.kind() == minijinja::value::ValueKind::Number && !value.is_integer() {
                 let number = f64::try_from(value.clone())?;
                 out.write_str(&python::float(number)).map_err(Error::from)
@@ -90,9 +102,13 @@ impl ChatTemplate {
         });
         env.add_function("strftime_now", move |format: String| clock.format(&format));
         let source = without_generation_tags(source);
-        env.add_template_owned("chat", source)
-            .map_err(|e| TemplateError::Parse(describe(&e)))?;
-        Ok(Self { env, special_tokens })
+        parse(&source, "chat", syntax.clone()).map_err(|e| TemplateError::Parse(describe(&e)))?;
+        Ok(Self {
+            env,
+            source,
+            syntax,
+            special_tokens,
+        })
     }
 
     /// Chooses a template as `transformers` does: a `chat_template.jinja` beside the model wins over
@@ -173,20 +189,35 @@ impl ChatTemplate {
 
     /// Renders with a context of any shape.
     pub(crate) fn render_raw(&self, context: &Value) -> Result<String, TemplateError> {
-        let template = self
-            .env
-            .get_template("chat")
-            .map_err(|e| TemplateError::Parse(describe(&e)))?;
-        let mut out = Bounded(Vec::new());
-        template
-            .render_captured_to(Jinja::from(Serde(context)), &mut out)
-            .map_err(|e| failure(&e))?;
-        String::from_utf8(out.0).map_err(|e| TemplateError::Render(e.to_string()))
+        let parsed =
+            parse(&self.source, "chat", self.syntax.clone()).map_err(|e| TemplateError::Parse(describe(&e)))?;
+        let mut generator = CodeGenerator::new("chat", &self.source);
+        generator.compile_stmt(&meter::template(&parsed));
+        let (instructions, blocks) = generator.finish();
+        let mut env = self.env.clone();
+        let steps = BASE_STEPS.saturating_add(STEPS_PER_BYTE.saturating_mul(size_bytes(context)));
+        env.set_fuel(Some(steps.min(MAX_STEPS)));
+        let mut text = String::new();
+        let mut out = make_string_output(&mut text);
+        let root = Jinja::from(Serde(context));
+        eval(&env, &instructions, root, &blocks, &mut out, AutoEscape::None).map_err(|e| failure(&e))?;
+        Ok(text)
+    }
+}
+
+/// About the bytes of a value as JSON.
+fn size_bytes(value: &Value) -> u64 {
+    match value {
+        Value::String(s) => s.len() as u64 + 2,
+        Value::Array(items) => items.iter().map(|v| size_bytes(v) + 1).sum::<u64>() + 2,
+        Value::Object(map) => map.iter().map(|(k, v)| k.len() as u64 + 4 + size_bytes(v)).sum::<u64>() + 2,
+        _ => 4,
     }
 }
 
 /// Methods that Python's types have and the engine's do not.
-fn unknown_method(state: &mut minijinja::State, value: &Jinja, name: &str, args: &[Jinja]) -> Result<Jinja, Error> {
+fn unknown_method(state: &mut State, value: &Jinja, name: &str, args: &[Jinja]) -> Result<Jinja, Error> {
+    work::pay_for_method(state, value, name, args)?;
     if let (Some(text), "rsplit") = (value.as_str(), name) {
         let separator = args.first().and_then(Jinja::as_str).filter(|s| !s.is_empty());
         let limit = args
@@ -201,23 +232,6 @@ fn unknown_method(state: &mut minijinja::State, value: &Jinja, name: &str, args:
         }
     }
     minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
-}
-
-/// Output that refuses to grow without end.
-struct Bounded(Vec<u8>);
-
-impl std::io::Write for Bounded {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len() + bytes.len() > MAX_OUTPUT_BYTES {
-            return Err(std::io::ErrorKind::FileTooLarge.into());
-        }
-        self.0.extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The messages without keys that are null.
@@ -312,7 +326,7 @@ fn without_generation_tags(source: &str) -> String {
 }
 
 /// `tojson` as `transformers` defines it: Python's `json.dumps` with `ensure_ascii=False`.
-fn tojson(value: &Jinja, indent: Option<usize>, options: Kwargs) -> Result<Jinja, Error> {
+fn tojson(state: &State, value: &Jinja, indent: Option<usize>, options: Kwargs) -> Result<Jinja, Error> {
     let fail = |e: String| Error::new(ErrorKind::BadSerialization, e);
     if value.is_undefined() {
         return Err(fail("Object of type Undefined is not JSON serializable".into()));
@@ -340,6 +354,12 @@ fn tojson(value: &Jinja, indent: Option<usize>, options: Kwargs) -> Result<Jinja
         sort_keys: flag("sort_keys")?,
     };
     options.assert_all_used()?;
+    let weight = work::weigh(state, value)?;
+    // Each value as JSON takes its separators and the blanks before it; a byte may become six.
+    let blanks = style.indent.unwrap_or(0).saturating_mul(weight.depth + 1);
+    let around = blanks.saturating_add(style.item_separator.len() + style.key_separator.len()) as u64;
+    let values = weight.nodes.saturating_mul(around.saturating_add(256));
+    work::pay(state, weight.bytes.saturating_mul(6).saturating_add(values))?;
     let value = serde_json::to_value(value).map_err(|e| fail(e.to_string()))?;
     Ok(Jinja::from_safe_string(python::json(&value, &style)))
 }
@@ -360,18 +380,11 @@ fn failure(e: &Error) -> TemplateError {
         if let Some(Raised(message)) = error.downcast_ref::<Raised>() {
             return TemplateError::Raised(message.clone());
         }
-        if let Some(io) = error.downcast_ref::<std::io::Error>()
-            && io.kind() == std::io::ErrorKind::FileTooLarge
-        {
-            return TemplateError::Limit {
-                limit: "256 MiB of output",
-            };
-        }
         if let Some(inner) = error.downcast_ref::<Error>()
             && inner.kind() == ErrorKind::OutOfFuel
         {
             return TemplateError::Limit {
-                limit: "4 million steps",
+                limit: "the work that a conversation of this size may take",
             };
         }
         cause = error.source();

@@ -23,7 +23,10 @@ const ARCHITECTURES: &[(&str, &str)] = &[
 /// The GGUF architecture of a configuration, unless the family has none here.
 pub fn architecture(config: &Value) -> Option<&'static str> {
     let model_type = config["model_type"].as_str()?;
-    ARCHITECTURES.iter().find(|(m, _)| *m == model_type).map(|(_, arch)| *arch)
+    ARCHITECTURES
+        .iter()
+        .find(|(m, _)| *m == model_type)
+        .map(|(_, arch)| *arch)
 }
 
 /// Names of the converter, by what follows `model.layers.N.`.
@@ -122,7 +125,11 @@ fn metadata(w: &mut GgufWriter, config: &Value, arch: &str) {
     number("attn_logit_softcapping", &config["attn_logit_softcapping"]);
     number("final_logit_softcapping", &config["final_logit_softcapping"]);
     let (head_dim, ropes) = (head_dim(config), &config["rope_parameters"]);
-    let rope = if ropes["full_attention"].is_object() { &ropes["full_attention"] } else { ropes };
+    let rope = if ropes["full_attention"].is_object() {
+        &ropes["full_attention"]
+    } else {
+        ropes
+    };
     number("rope.freq_base", &rope["rope_theta"]);
     number("rope.freq_base_swa", &ropes["sliding_attention"]["rope_theta"]);
     match config["query_pre_attn_scalar"].as_f64() {
@@ -132,9 +139,15 @@ fn metadata(w: &mut GgufWriter, config: &Value, arch: &str) {
     }
     let rope_dim = (f64::from(head_dim) * rope["partial_rotary_factor"].as_f64().unwrap_or(1.0)) as u32;
     w.key(&format!("{arch}.rope.dimension_count"), WriteValue::U32(rope_dim));
-    if let Some(kinds) = config["layer_types"].as_array().filter(|_| size("sliding_window").is_some()) {
+    if let Some(kinds) = config["layer_types"]
+        .as_array()
+        .filter(|_| size("sliding_window").is_some())
+    {
         let local: Vec<i32> = kinds.iter().map(|k| i32::from(k == "sliding_attention")).collect();
-        w.key(&format!("{arch}.attention.sliding_window_pattern"), WriteValue::I32s(local));
+        w.key(
+            &format!("{arch}.attention.sliding_window_pattern"),
+            WriteValue::I32s(local),
+        );
     }
     scaling(w, config, rope, arch, rope_dim);
 }
@@ -151,7 +164,14 @@ fn scaling(w: &mut GgufWriter, config: &Value, rope: &Value, arch: &str, rope_di
     let key = |k: &str| format!("{arch}.rope.scaling.{k}");
     let float = |k: &str| rope[k].as_f64().map(|x| x as f32);
     let floats = |values: Vec<f32>| Tensor::from_f32([values.len()], &values).unwrap();
-    let list = |k: &str| rope[k].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32).collect::<Vec<_>>();
+    let list = |k: &str| {
+        rope[k]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|v| v.as_f64().unwrap() as f32)
+            .collect::<Vec<_>>()
+    };
     let tensor = |w: &mut GgufWriter, name: &str, values: Vec<f32>| {
         let t = floats(values);
         w.tensor(name, DType::F32, t.shape(), t.bytes().unwrap());
@@ -200,7 +220,11 @@ fn scaling(w: &mut GgufWriter, config: &Value, rope: &Value, arch: &str, rope_di
             w.key(&key("type"), WriteValue::Str("longrope".into()));
             let (max, original) = (config["max_position_embeddings"].as_f64().unwrap(), original.unwrap());
             let scale = max / f64::from(original);
-            let factor = if scale > 1.0 { (1.0 + scale.ln() / f64::from(original).ln()).sqrt() } else { 1.0 };
+            let factor = if scale > 1.0 {
+                (1.0 + scale.ln() / f64::from(original).ln()).sqrt()
+            } else {
+                1.0
+            };
             w.key(&key("original_context_length"), WriteValue::U32(original));
             w.key(&key("attn_factor"), WriteValue::F32(factor as f32));
             tensor(w, "rope_factors_long.weight", list("long_factor"));
