@@ -51,5 +51,10 @@ fn whole_set() {
     if let Some(vocabs) = std::env::var_os("GLIA_VOCABS").map(PathBuf::from) {
         let suite = goldens.join("suites/tokenizer_cases.json");
         check("GGUF vocabularies", &tokenizers::run_gguf_suite(&suite, &vocabs), true);
+        check(
+            "GGUF vocabularies with texts beside them",
+            &tokenizers::run_gguf_texts(&vocabs),
+            true,
+        );
     }
 }

@@ -69,6 +69,43 @@ pub fn run_gguf_suite(suite: &Path, vocabs: &Path) -> Vec<CaseResult> {
     cases.iter().map(run_vocab).collect()
 }
 
+/// Runs every `NAME.gguf` of a folder that has texts (`NAME.gguf.inp`, separated by a line of their own) and ids
+/// (`NAME.gguf.out`, a line per text) beside it, in the form of llama.cpp's tests.
+pub fn run_gguf_texts(vocabs: &Path) -> Vec<CaseResult> {
+    let Ok(entries) = std::fs::read_dir(vocabs) else {
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|e| e.path()).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == "gguf"));
+    files.sort();
+    let run_vocab = |path: &PathBuf| {
+        let (name, beside) = (stem(path), |kind: &str| {
+            std::fs::read_to_string(format!("{}.{kind}", path.display()))
+        });
+        let outcome = |outcome| CaseResult {
+            name: name.clone(),
+            outcome,
+        };
+        let (Ok(texts), Ok(ids)) = (beside("inp"), beside("out")) else {
+            return outcome(Outcome::Unsupported("there are no texts and ids beside it".into()));
+        };
+        let tokenizer = GgufFile::open(path, true)
+            .map_err(|e| e.to_string())
+            .and_then(|f| Tokenizer::from_gguf_file(&f, None).map_err(|e| e.to_string()));
+        let tokenizer = match tokenizer {
+            Ok(tokenizer) => tokenizer,
+            Err(e) => return outcome(Outcome::Fail(e)),
+        };
+        let mut failures = Vec::new();
+        for (text, line) in texts.split("\n__ggml_vocab_test__\n").zip(ids.lines()) {
+            let expected: Vec<u32> = line.split_whitespace().filter_map(|id| id.parse().ok()).collect();
+            check_ids(&tokenizer, text, (false, false), &Value::from(expected), &mut failures);
+        }
+        from_failures(&name, &failures)
+    };
+    files.iter().map(run_vocab).collect()
+}
+
 /// The `.json` files of a folder in order of name.
 pub(super) fn json_files(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else {
