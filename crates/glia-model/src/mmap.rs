@@ -31,8 +31,8 @@ impl ByteSource for FileMap {
         // the range are only read again. 64 KiB is a multiple of every page size in use.
         const WINDOW: usize = 1 << 16;
         let start = range.start / WINDOW * WINDOW;
-        let range = start..range.end.checked_next_multiple_of(WINDOW).unwrap_or(range.end);
-        let end = range.end.min(self.0.len());
+        let end = range.end.checked_next_multiple_of(WINDOW).unwrap_or(range.end);
+        let end = end.min(self.0.len());
         if start < end {
             // SAFETY: the map is file-backed and read-only: pages that are given back are read from the file again on
             // the next access, so that every slice of it stays valid and keeps its contents.
