@@ -1,7 +1,7 @@
-//! Packing of many matrices at once: one region, pieces spread over threads, the file's pages given back piece by piece.
+//! Packing of many matrices at once: one region, pieces spread over threads, each read from the file as it is packed.
 
 use std::ops::Range;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use glia_core::{BackendError, Precision, Tensor};
 
@@ -51,23 +51,19 @@ pub(crate) fn pack_all(
     let mut region = Region::zeroed(end).ok_or((0, no_memory(end)))?;
     let pieces: Vec<Mutex<Piece<'_>>> = cut(&plans, &ranges, region.as_mut_slice());
     let failed: Mutex<Option<(usize, BackendError)>> = Mutex::new(None);
+    let buffers: Mutex<Vec<Vec<u8>>> = Mutex::default();
     spread(pieces.len(), &|i| {
-        let mut piece = pieces[i].lock().unwrap_or_else(|e| e.into_inner());
+        let mut piece = lock(&pieces[i]);
         let Piece { matrix, tiles, out } = &mut *piece;
         let (plan, w) = (&plans[*matrix], &weights[*matrix]);
-        let source = plan.source(tiles.clone());
-        match w.bytes() {
-            Ok(bytes) => {
-                plan.fill(&bytes[source.clone()], out);
-                w.release_range(source);
-            }
+        let mut buffer = lock(&buffers).pop().unwrap_or_default();
+        match w.fetch(plan.source(tiles.clone()), &mut buffer) {
+            Ok(source) => plan.fill(source, out),
             Err(e) => {
-                failed
-                    .lock()
-                    .unwrap_or_else(|e| e.into_inner())
-                    .get_or_insert((*matrix, e.into()));
+                lock(&failed).get_or_insert((*matrix, e.into()));
             }
         }
+        lock(&buffers).push(buffer);
     });
     drop(pieces);
     if let Some(e) = failed.into_inner().unwrap_or_else(|e| e.into_inner()) {
@@ -79,6 +75,10 @@ pub(crate) fn pack_all(
         PackedMatrix::new(plan, isa, rows, region.part(range))
     });
     Ok(packed.collect())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Pieces of about [`PIECE_BYTES`], each with its own part of `memory`.
