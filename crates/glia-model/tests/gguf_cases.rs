@@ -442,3 +442,91 @@ fn sets_that_contradict_themselves_are_refused() {
     says(&["split.count = 3", "-of-00003.gguf"]);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn claimed_sizes_are_refused_without_work_in_proportion() {
+    for (key, n) in [
+        ("llama.attention.key_length", 1u64 << 31),
+        ("llama.attention.key_length", 1 << 40),
+        ("llama.attention.key_length", u64::MAX),
+        ("llama.rope.dimension_count", 1 << 31),
+        ("llama.attention.head_count", 1 << 31),
+        ("llama.attention.head_count_kv", 1 << 31),
+        ("llama.embedding_length", 1 << 31),
+        ("llama.feed_forward_length", 1 << 31),
+        ("llama.block_count", 1 << 31),
+        ("llama.context_length", 1 << 31),
+        ("llama.context_length", 0),
+        ("llama.attention.head_count", 0),
+        ("llama.embedding_length", 0),
+        ("llama.attention.sliding_window", 1 << 31),
+    ] {
+        let mut w = GgufWriter::new();
+        w.key(key, WriteValue::U64(n));
+        let bytes = tiny_llama(2, true, "gpt-2").without(key).with_keys_of(&w).finish();
+        let start = Instant::now();
+        let loaded = ModelFile::from_gguf(open(bytes).unwrap()).and_then(|f| {
+            let options = glia_model::Options {
+                max_context: Some(1 << 20),
+                ..Default::default()
+            };
+            f.max_context(&options)?;
+            glia_model::Model::load(f, glia_model::Options::default())
+        });
+        if let Err(e) = &loaded {
+            assert!(!e.to_string().is_empty());
+        } else {
+            assert!(
+                key.ends_with("context_length") || key.ends_with("sliding_window"),
+                "{key} = {n} was accepted"
+            );
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "{key} = {n}: {:?}",
+            start.elapsed()
+        );
+    }
+}
+
+#[test]
+fn a_template_that_does_not_parse_stops_chat_and_nothing_else() {
+    let mut w = tiny_llama(2, true, "gpt-2");
+    w.key("tokenizer.chat_template", WriteValue::Str("{% for %}".into()));
+    let file = ModelFile::from_gguf(open(w.finish()).unwrap()).unwrap();
+    let model = glia_model::Model::load(file, glia_model::Options::default()).unwrap();
+    assert!(model.has_chat_template());
+    let error = model
+        .chat_ids(&[serde_json::json!({"role": "user", "content": "a"})])
+        .unwrap_err();
+    assert!(error.to_string().contains("does not parse"), "{error}");
+}
+
+#[test]
+fn a_model_with_an_unsupported_type_is_listed_and_its_tensor_named() {
+    for (id, says) in [
+        (31u32, "type 31 (Q4_0_4_4"),
+        (41, "type 41 (Q1_0)"),
+        (200, "type 200 is unknown"),
+    ] {
+        let mut bytes = tiny_llama(2, true, "gpt-2").finish();
+        let name = b"blk.1.attn_q.weight";
+        let at = bytes.windows(name.len()).position(|w| w == name).unwrap() + name.len() + 4 + 2 * 8;
+        bytes[at..at + 4].copy_from_slice(&id.to_le_bytes());
+        let file = ModelFile::from_gguf(open(bytes).unwrap()).unwrap();
+        assert!(file.tensors().iter().any(|line| line.contains("blk.1.attn_q.weight")));
+        assert!(file.card().to_string().contains("llama"));
+        let error = glia_model::Model::load(file, glia_model::Options::default())
+            .err()
+            .unwrap();
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(e) = source {
+            text += &format!(": {e}");
+            source = e.source();
+        }
+        for part in ["t.gguf", "`blk.1.attn_q.weight`", says, "supported: F32", "MXFP4"] {
+            assert!(text.contains(part), "`{text}` does not say `{part}`");
+        }
+    }
+}

@@ -169,7 +169,7 @@ fn every_template_ends_within_bounds() {
 
 #[test]
 fn long_conversations_have_room() {
-    let turn = |i: usize| json!({"role": if i % 2 == 0 { "user" } else { "assistant" }, "content": "word ".repeat(20)});
+    let turn = |i: usize| json!({"role": if i.is_multiple_of(2) { "user" } else { "assistant" }, "content": "word ".repeat(20)});
     let messages: Vec<_> = (0..4000).map(turn).collect();
     let source = "{% set ns = namespace(out=[]) %}{% for m in messages %}{% if loop.index0 % 2 == 0 and 'tool_calls' not in m \
                   %}{% set role = m.role|upper %}{% else %}{% set role = m['role'] %}{% endif %}<|{{ role }}|>{{ \

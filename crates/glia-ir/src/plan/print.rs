@@ -2,17 +2,28 @@
 
 use std::fmt;
 
-use glia_core::{Instr, Segment, ValueDef, ValueId, ValueKind};
+use glia_core::{Instr, Segment, StateKind, StateSpec, ValueDef, ValueId, ValueKind};
 
 use super::lifetime::{Lifetime, lifetimes};
 use super::{Plan, Region};
 
+const INTRO: &str = "\
+A model is a graph of nodes, one operation each. This is how a step, the work on some tokens, runs through it: which
+backend runs which nodes, in which order, and where values lie meanwhile. Weights stay as they are; the KV cache grows
+with every token; intermediate values live from the node that makes them to the last that reads them, then their
+memory is used again.
+";
+
 const LEGEND: &str = "\
 how to read the schedule
-  #3 %y f32[T, 8] in m0, until #5 = op(%x)   step 3 computes %y, of 8 columns and a row per token, into slot m0 of the
-                                             arena; its last reader is step 5, then m0 is free for others
+  #3 %y f32[T, 8] in m0, until #5 = op(%x)   node 3 makes %y from %x by `op`: 8 columns, a row per token. It lies in
+                                             slot m0 until node 5 has read it; then m0 is free for other values
   T tokens of the step, P tokens before it, R rows whose outputs are wanted, S rows of an encoder
-  in m0: a slot of the arena   view of %x: its bytes, no copy   state s0: kept between steps   heap: sized by the step
+  in m0        a slot of the intermediate memory, listed with its size at the end of the schedule
+  view of %x   the bytes of %x under another shape: nothing is copied
+  state s0     kept between steps, such as the KV cache; stored in the dtypes of its own line
+  on the heap  a size known only when the step runs
+  returned     an output of the graph
 ";
 
 impl fmt::Display for Plan {
@@ -21,7 +32,7 @@ impl fmt::Display for Plan {
         writeln!(f, "plan of `{}`: {}", graph.name, count(graph.nodes.len(), "node"))?;
         writeln!(
             f,
-            "for steps of up to {} and contexts of up to {}\n",
+            "for steps of up to {} and contexts of up to {}\n\n{INTRO}",
             count(limits.max_step_tokens, "token"),
             count(limits.max_context, "token")
         )?;
@@ -60,24 +71,37 @@ impl fmt::Display for Plan {
 
 impl Plan {
     fn memory_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "memory")?;
+        writeln!(f, "\nmemory")?;
         let Ok(memory) = self.memory() else {
             return writeln!(f, "  too large to address");
         };
-        let t = self.limits.largest().t;
-        let peak = format!("intermediates, peak at {}", count(t, "token"));
+        let largest = count(self.limits.largest().t, "token");
         let full = memory.kv_bytes_per_token.saturating_mul(self.limits.max_context);
-        let context = format!("KV state of {}", count(self.limits.max_context, "token"));
-        for (what, n) in [
-            ("weights", memory.weights_bytes),
-            (peak.as_str(), memory.peak_bytes),
-            ("intermediates, peak at 1 token", memory.peak_one_token_bytes),
-            ("KV state per token", memory.kv_bytes_per_token),
-            (context.as_str(), full),
+        let context = format!("KV cache of {}", count(self.limits.max_context, "token"));
+        let peak = format!(" in a step of {largest}, all of whose outputs are wanted");
+        for (what, n, note) in [
+            ("weights", memory.weights_bytes, ""),
+            ("peak of intermediate memory", memory.peak_bytes, peak.as_str()),
+            ("the same in a step of 1 token", memory.peak_one_token_bytes, ""),
+            ("KV cache per token", memory.kv_bytes_per_token, ""),
+            (context.as_str(), full, ""),
         ] {
-            writeln!(f, "  {what:<36} {:>14}", bytes(n))?;
+            writeln!(f, "  {what:<30} {:>14}{note}", bytes(n))?;
         }
         Ok(())
+    }
+
+    /// The types in which a state keeps its parts; KV rows have the dtypes of the limits.
+    fn stored(&self, spec: &StateSpec) -> String {
+        let kv = self.limits.kv_dtypes;
+        let parts = spec.parts.iter().enumerate().map(|(i, part)| {
+            let mut part = part.clone();
+            if let (StateKind::Rows, Some(dtype)) = (&spec.kind, kv.get(i)) {
+                part.dtype = *dtype;
+            }
+            part.to_string()
+        });
+        parts.collect::<Vec<_>>().join(" and ")
     }
 
     fn region_line(&self, f: &mut fmt::Formatter<'_>, i: usize, region: &Region) -> fmt::Result {
@@ -116,8 +140,8 @@ impl Plan {
             writeln!(f, "  input %{} {}", def.name, def.ty)?;
         }
         for (s, state) in segment.states.iter().enumerate() {
-            let parts: Vec<String> = state.spec.parts.iter().map(ToString::to_string).collect();
-            writeln!(f, "  state s{s} of {}: rows of {}", state.node, parts.join(" and "))?;
+            let per = if state.spec.kind == StateKind::Rows { "per token " } else { "" };
+            writeln!(f, "  state s{s} of {}: {per}{}", state.node, self.stored(&state.spec))?;
         }
         let lives = lifetimes(segment);
         for (at, instr) in segment.instrs.iter().enumerate() {

@@ -7,6 +7,9 @@
 
 use std::f64::consts::PI;
 
+/// Wider heads than any model has: a claimed size must not become a table.
+const MAX_WIDTH: usize = 1 << 16;
+
 /// A rotation ready for the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTable {
@@ -101,6 +104,9 @@ pub fn table(theta: f64, rot: usize, scaling: &RopeScaling) -> Result<RopeTable,
     let error = |reason: String| Err(RopeError(reason));
     if rot == 0 || !rot.is_multiple_of(2) {
         return error(format!("the rotated width must be even and above 0, not {rot}"));
+    }
+    if rot > MAX_WIDTH {
+        return error(format!("the rotated width is {rot}, at most {MAX_WIDTH} is supported"));
     }
     if !(theta.is_finite() && theta > 0.0) {
         return error(format!("the base must be above 0, not {theta}"));
@@ -256,6 +262,26 @@ mod tests {
     fn plain_frequencies_fall_from_one() {
         let t = table(10000.0, 4, &RopeScaling::Default).unwrap();
         assert_eq!(t.inv_freq, [1.0, 0.01]);
+    }
+
+    #[test]
+    fn dynamic_scaling_is_plain_up_to_the_trained_length() {
+        let dynamic = |factor| RopeScaling::Dynamic {
+            factor,
+            original_max: 64,
+        };
+        let (plain, t) = (
+            table(10000.0, 8, &RopeScaling::Default).unwrap(),
+            table(10000.0, 8, &dynamic(2.0)).unwrap(),
+        );
+        assert_eq!(t.inv_freq, plain.inv_freq);
+        let (long, from) = t.long.unwrap();
+        // For twice the length the base grows by 3^(8/6).
+        let base = 10000.0 * 3f64.powf(8.0 / 6.0);
+        assert_eq!((long[1], from), (base.powf(-0.25) as f32, 64));
+        assert_eq!(table(10000.0, 8, &dynamic(1.0)).unwrap(), plain);
+        assert!(table(10000.0, 8, &dynamic(0.5)).is_err());
+        assert!(table(10000.0, 1 << 20, &RopeScaling::Default).is_err());
     }
 
     #[test]

@@ -260,7 +260,11 @@ impl ModelFile {
                 } else {
                     None
                 };
-                let json = config::read_file(&folder.join("tokenizer.json"))?;
+                let (json, pieces) = (folder.join("tokenizer.json"), folder.join("tokenizer.model"));
+                if !json.is_file() && pieces.is_file() {
+                    return Ok(Tokenizer::from_sentencepiece(&config::read_file(&pieces)?)?);
+                }
+                let json = config::read_file(&json)?;
                 Ok(Tokenizer::from_hf(&json, config.as_deref())?)
             }
             (_, None) => Err(ModelError::Path {

@@ -20,7 +20,7 @@ pub use session::{ModelSession, WantedRows};
 
 use crate::generate::{GenerateParams, Generation};
 use crate::sample::SampleParams;
-use crate::template::{ChatInput, ChatTemplate};
+use crate::template::{ChatInput, ChatTemplate, TemplateError};
 use crate::tokenizer::Tokenizer;
 
 /// The small model that is compiled in: a llama of 3.7 M parameters trained on Shakespeare's plays.
@@ -31,7 +31,8 @@ pub(crate) static DEMO: &[u8] = include_bytes!("../../../../assets/bard-3.7m-q8_
 pub struct Model {
     executor: GraphExecutor,
     tokenizer: Tokenizer,
-    template: Option<ChatTemplate>,
+    /// A template that does not parse is an error when it is asked for, and no other is used in its place.
+    template: Option<Result<ChatTemplate, String>>,
     max_context: usize,
     n_vocab: usize,
     sampling: SampleParams,
@@ -95,7 +96,10 @@ impl Model {
             (tokenizer, executor)
         });
         let (tokenizer, executor) = (tokenizer?, executor?);
-        let template = file.chat_template(&tokenizer)?;
+        let template = match file.chat_template(&tokenizer) {
+            Err(ModelError::Template(TemplateError::Parse(problem))) => Some(Err(problem)),
+            other => other?.map(Ok),
+        };
         Ok(Model {
             executor,
             tokenizer,
@@ -179,7 +183,10 @@ impl Model {
     /// # Errors
     /// [`ModelError::NoChatTemplate`], and what the template refuses.
     pub fn chat_ids(&self, messages: &[Value]) -> Result<Vec<u32>, ModelError> {
-        let template = self.template.as_ref().ok_or(ModelError::NoChatTemplate)?;
+        let template = match self.template.as_ref().ok_or(ModelError::NoChatTemplate)? {
+            Ok(template) => template,
+            Err(problem) => return Err(TemplateError::Parse(problem.clone()).into()),
+        };
         // Control tokens within a message are plain text: a message cannot end its own turn.
         let messages = self.tokenizer.guard_json(&Value::Array(messages.to_vec()));
         let input = ChatInput {

@@ -147,10 +147,8 @@ fn expr<'a>(e: &Expr<'a>) -> Expr<'a> {
             call(work::LIST, Expr::Slice(Spanned::new(slice, span)), span)
         }
         Expr::UnaryOp(u) => {
-            let op = match u.op {
-                UnaryOpKind::Not => UnaryOpKind::Not,
-                UnaryOpKind::Neg => UnaryOpKind::Neg,
-            };
+            let not = matches!(u.op, UnaryOpKind::Not);
+            let op = if not { UnaryOpKind::Not } else { UnaryOpKind::Neg };
             Expr::UnaryOp(Spanned::new(
                 UnaryOp {
                     op,
