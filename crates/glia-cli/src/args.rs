@@ -1,5 +1,6 @@
 //! The command line: what every command takes, with help that teaches.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -79,15 +80,31 @@ impl From<CacheType> for DType {
     }
 }
 
+/// A whole number, at least 0; what clap says of others names no cure.
+fn whole(text: &str) -> Result<usize, String> {
+    let digits = |t: &str| !t.is_empty() && t.bytes().all(|b| b.is_ascii_digit());
+    text.parse().map_err(|_| match text.strip_prefix('-') {
+        Some(rest) if digits(rest) => "must be 0 or more".to_owned(),
+        _ if digits(text) => format!("must be at most {}", usize::MAX),
+        _ => "must be a whole number, such as 512".to_owned(),
+    })
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "must be a whole number from 0 to {}; leave --seed out for a fresh one each time",
+            u64::MAX
+        )
+    })
+}
+
 /// Options of every command that runs a model.
 #[derive(Clone, Debug, clap::Args)]
 pub struct EngineArgs {
     /// Threads; 0 is as many as there are physical cores to use. More than the machine has are capped.
-    #[arg(long, default_value_t = 0, value_name = "N", allow_hyphen_values = true)]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub threads: usize,
-    /// Most tokens of prompt and answer together; 0 is what the model was trained on, at most 8192.
-    #[arg(long, default_value_t = 0, value_name = "N")]
-    pub ctx: usize,
     /// How exactly to compute.
     #[arg(long, value_enum, default_value_t)]
     pub precision: PrecisionArg,
@@ -100,6 +117,12 @@ pub struct EngineArgs {
     /// Backends in order of preference, comma-separated.
     #[arg(long, default_value = "cpu", value_name = "LIST")]
     pub backend: String,
+    /// Most tokens that are computed at once: longer prompts run in pieces. Fewer take less intermediate memory.
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub max_step_tokens: usize,
+    /// Refuse to start when intermediate values could need more bytes than this; 0 is unlimited.
+    #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = whole, allow_negative_numbers = true)]
+    pub max_intermediate_bytes: usize,
     /// Read the file into memory instead of mapping it: for files that another program may cut short.
     #[arg(long)]
     pub no_mmap: bool,
@@ -114,13 +137,13 @@ pub struct RunArgs {
     /// MODEL and PROMPT: of a single word or text, a path, *.gguf, *.safetensors or catalog name is the model, anything
     /// else the prompt.
     #[arg(value_name = "MODEL|PROMPT", num_args = 0..=2)]
-    pub words: Vec<String>,
+    pub words: Vec<OsString>,
     /// The model: a GGUF file, a folder with config.json and safetensors, or a catalog name (smollm2, demo).
     #[arg(short, long)]
-    pub model: Option<String>,
+    pub model: Option<OsString>,
     /// The prompt; `-` reads it from stdin (UTF-8; a byte order mark is dropped, line ends are kept).
     #[arg(short, long, allow_hyphen_values = true)]
-    pub prompt: Option<String>,
+    pub prompt: Option<OsString>,
     /// Most tokens to generate; -1 goes on until the model or the context ends.
     #[arg(
         short = 'n',
@@ -136,20 +159,26 @@ pub struct RunArgs {
     /// Give the prompt to the model as it is, without chat template.
     #[arg(long)]
     pub raw: bool,
-    /// 0 takes the likeliest token each time; higher is more varied.
-    #[arg(long, default_value_t = 0.0, value_name = "X", allow_hyphen_values = true)]
-    pub temperature: f32,
-    /// Choose among the K likeliest tokens; 0 is off.
-    #[arg(long, default_value_t = 0, value_name = "K", allow_hyphen_values = true)]
-    pub top_k: i64,
-    /// Choose among the likeliest tokens that make up this share of the probability; 1 is off.
-    #[arg(long, default_value_t = 1.0, value_name = "P", allow_hyphen_values = true)]
-    pub top_p: f32,
-    /// Choose among tokens with at least this share of the likeliest one's probability; 0 is off.
-    #[arg(long, default_value_t = 0.0, value_name = "P", allow_hyphen_values = true)]
-    pub min_p: f32,
+    /// 0 takes the likeliest token each time, higher is more varied [default: the model's own, else 0].
+    ///
+    /// Models say in generation_config.json or in general.sampling.* keys how their makers would have tokens chosen;
+    /// that holds for this and the next three options where they are not given. `--temperature 0` is always the same
+    /// answer.
+    #[arg(long, value_name = "X", allow_hyphen_values = true)]
+    pub temperature: Option<f32>,
+    /// Choose among the K likeliest tokens; 0 is off [default: the model's own, else 0].
+    #[arg(long, value_name = "K", allow_hyphen_values = true)]
+    pub top_k: Option<i64>,
+    /// Choose among the likeliest tokens that make up this share of the probability; 1 is off [default: the model's
+    /// own, else 1].
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub top_p: Option<f32>,
+    /// Choose among tokens with at least this share of the likeliest one's probability; 0 is off [default: the model's
+    /// own, else 0].
+    #[arg(long, value_name = "P", allow_hyphen_values = true)]
+    pub min_p: Option<f32>,
     /// Same seed, same text; a fresh one each time when absent.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = seed, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// End before this text; may be given several times.
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -163,6 +192,9 @@ pub struct RunArgs {
     /// Never use the network.
     #[arg(long)]
     pub offline: bool,
+    /// Most tokens of prompt and answer together; 0 is what the model was trained on, at most 8192.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub ctx: usize,
     /// How to run.
     #[command(flatten)]
     pub engine: EngineArgs,
@@ -172,22 +204,33 @@ pub struct RunArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct InspectArgs {
     /// A GGUF file, a folder with config.json and safetensors, or a catalog name.
-    pub model: String,
+    pub model: OsString,
+    /// The form of `--graph FORM`, which clap takes for a word of its own.
+    #[arg(hide = true)]
+    pub form: Option<OsString>,
     /// List every tensor.
     #[arg(long)]
     pub tensors: bool,
     /// List every metadata entry.
     #[arg(long)]
     pub metadata: bool,
-    /// Print the graph.
-    #[arg(long, value_enum, value_name = "FORM", num_args = 0..=1, default_missing_value = "text")]
+    /// Print the graph, as documented text or for Graphviz.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "text|dot",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "text",
+        hide_possible_values = true
+    )]
     pub graph: Option<GraphForm>,
-    /// Print the plan: who runs what, lifetimes, memory.
+    /// Print the plan: who runs what, how long values live, how much memory it takes.
     #[arg(long)]
     pub plan: bool,
-    /// Refuse a plan whose intermediates need more bytes than this; 0 is unlimited.
-    #[arg(long, default_value_t = 0, value_name = "BYTES")]
-    pub max_intermediate_bytes: usize,
+    /// Plan for this many tokens of prompt and answer; 0 is what the model was trained on, at most 8192.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub ctx: usize,
     /// How it would run.
     #[command(flatten)]
     pub engine: EngineArgs,
@@ -206,18 +249,18 @@ pub enum GraphForm {
 #[derive(Clone, Debug, clap::Args)]
 pub struct BenchArgs {
     /// The model.
-    pub model: String,
+    pub model: OsString,
     /// Tokens of the prefill test; 0 leaves it out. May be given several times.
-    #[arg(long, default_values_t = [512], value_name = "N")]
+    #[arg(long, default_values_t = [512], value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub prefill: Vec<usize>,
     /// Tokens of the decode test; 0 leaves it out.
-    #[arg(long, default_value_t = 64, value_name = "N")]
+    #[arg(long, default_value_t = 64, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub decode: usize,
     /// Tokens already in the context when decoding begins. May be given several times.
-    #[arg(long, default_values_t = [0], value_name = "N")]
+    #[arg(long, default_values_t = [0], value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub depth: Vec<usize>,
     /// Repetitions; the table shows median, least and most.
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub reps: usize,
     /// Print a list of objects with `test`, `threads`, `tok_per_s`, `min`, `max`.
     #[arg(long)]
@@ -231,20 +274,23 @@ pub struct BenchArgs {
 #[derive(Clone, Debug, clap::Args)]
 pub struct PerplexityArgs {
     /// The model.
-    pub model: String,
-    /// The text.
-    #[arg(long, value_name = "FILE")]
-    pub file: PathBuf,
+    pub model: OsString,
+    /// The text, UTF-8. With --kl-base it may be left out: the base holds its own text, which is what is scored.
+    #[arg(long, value_name = "FILE", required_unless_present = "kl_base")]
+    pub file: Option<PathBuf>,
     /// Base logits as llama-perplexity writes them (--kl-divergence-base): adds KL divergence and top-1 agreement.
     #[arg(long, value_name = "FILE")]
     pub kl_base: Option<PathBuf>,
+    /// Tokens of a window, of which the second half is scored [default: 512, with --kl-base the base's own].
+    #[arg(long, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub ctx: Option<usize>,
     /// Score only the first N windows; 0 is all.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub chunks: usize,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
-    /// How to run; --ctx is the window, 512 unless given.
+    /// How to run.
     #[command(flatten)]
     pub engine: EngineArgs,
 }

@@ -2,6 +2,9 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
+
+use crate::cure;
 
 /// Done.
 pub const OK: u8 = 0;
@@ -15,6 +18,7 @@ pub const USAGE: u8 = 2;
 pub struct CliError {
     code: u8,
     message: String,
+    help: Option<String>,
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
@@ -24,6 +28,7 @@ impl CliError {
         CliError {
             code: USAGE,
             message: message.into(),
+            help: None,
             source: None,
         }
     }
@@ -33,6 +38,7 @@ impl CliError {
         CliError {
             code: FAILED,
             message: message.into(),
+            help: None,
             source: None,
         }
     }
@@ -40,6 +46,24 @@ impl CliError {
     /// The exit code.
     pub fn code(&self) -> u8 {
         self.code
+    }
+
+    /// What to do about it, where the message does not say.
+    pub fn help(&self) -> Option<&str> {
+        self.help.as_deref()
+    }
+
+    /// Says once of which file this is.
+    #[must_use]
+    pub fn of_file(mut self, file: &Path) -> CliError {
+        let prefix = format!("{}: ", file.display());
+        if let Some(rest) = self.message.strip_prefix(&prefix).filter(|m| m.starts_with(&prefix)) {
+            self.message = rest.to_owned();
+        }
+        if !self.message.contains(prefix.trim_end_matches(": ")) {
+            self.message.insert_str(0, &prefix);
+        }
+        self
     }
 }
 
@@ -54,6 +78,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for CliError {
         CliError {
             code: FAILED,
             message: error.to_string(),
+            help: cure::of(&error),
             source: Some(Box::new(error)),
         }
     }

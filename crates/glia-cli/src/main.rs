@@ -2,6 +2,7 @@
 
 mod args;
 mod cmd;
+mod cure;
 mod exit;
 mod ui;
 

@@ -1,52 +1,11 @@
 //! The program as scripts use it: it ends by itself, keeps stdout clean, says what is wrong, and returns the code that
 //! the help documents.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+mod support;
 
-fn glia(args: &[&str], stdin: &[u8]) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_glia"))
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // A program that ends without reading closes the pipe.
-    let _ = child.stdin.take().unwrap().write_all(stdin);
-    child.wait_with_output().unwrap()
-}
+use std::process::Command;
 
-/// `glia run` on the demo model with more arguments.
-fn run(args: &[&str], stdin: &[u8]) -> Output {
-    glia(&[&["run", "--model", "demo", "--raw"], args].concat(), stdin)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-/// Stdout of a run that must succeed.
-fn out(output: Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    for stream in [&output.stdout, &output.stderr] {
-        assert!(
-            !stream.contains(&0x1b) && !stream.contains(&b'\r'),
-            "control characters in a pipe"
-        );
-    }
-    text(&output.stdout)
-}
-
-/// Stderr of a run that must fail with this code and say all of `parts`.
-fn fails(output: Output, code: i32, parts: &[&str]) {
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{error}");
-    assert!(output.stdout.is_empty());
-    for part in parts {
-        assert!(error.contains(part), "`{error}` does not say `{part}`");
-    }
-}
+use support::{fails, glia, out, run, text};
 
 fn ids(args: &[&str]) -> Vec<u32> {
     let args = [&["-p", "To be", "-n", "5", "--ids"], args].concat();
@@ -70,7 +29,10 @@ fn run_ends_by_itself() {
 #[test]
 fn max_tokens_counts_tokens() {
     assert_eq!(ids(&[]).len(), 5);
-    assert_eq!(out(run(&["-p", "To be", "-n", "0", "--ids"], b"")).trim(), "");
+    // Nothing generated is nothing printed.
+    for more in [&["--ids"][..], &[]] {
+        assert_eq!(out(run(&[&["-p", "To be", "-n", "0"], more].concat(), b"")), "");
+    }
     // Until the context ends, or the model does.
     let all = out(run(&["-p", "To be", "-n", "-1", "--ids", "--ctx", "24"], b""));
     let n = all.split_whitespace().count();
@@ -168,10 +130,35 @@ fn inspect_shows_card_plan_and_graph() {
         assert!(card.contains(line), "{card}");
     }
     let plan = out(glia(&["inspect", "demo", "--plan"], b""));
-    assert!(plan.contains("intermediates") && plan.contains("3908736"), "{plan}");
+    for part in [
+        "who runs what",
+        "cpu runs",
+        "how to read",
+        "peak of intermediate memory",
+        "(3908736 bytes)",
+        "(9175040 bytes)",
+        // What is stored, not what the ops read.
+        "per token f16[2, 64] and f16[2, 64]",
+    ] {
+        assert!(plan.contains(part), "{plan}");
+    }
+    let exact = out(glia(&["inspect", "demo", "--plan", "--precision", "exact"], b""));
+    assert!(exact.contains("per token f32[2, 64]"), "{exact}");
     let graph = out(glia(&["inspect", "demo", "--graph"], b""));
     assert!(graph.starts_with("graph llama") && graph.contains("%input_ids i32[T]"));
-    assert!(out(glia(&["inspect", "demo", "--graph", "dot"], b"")).contains("digraph"));
+    assert_eq!(out(glia(&["inspect", "--graph", "demo"], b"")), graph);
+    for args in [
+        ["inspect", "demo", "--graph=dot", "--"],
+        ["inspect", "demo", "--graph", "dot"],
+        ["inspect", "--graph", "dot", "demo"],
+    ] {
+        assert!(out(glia(&args, b"")).contains("digraph"));
+    }
+    fails(
+        glia(&["inspect", "demo", "--graph", "png"], b""),
+        2,
+        &["png", "--graph=dot"],
+    );
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use glia_core::ByteSource;
 use glia_model::gguf::{GgufFile, Value};
+use glia_model::{ModelFile, Options};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]
@@ -138,6 +139,26 @@ fn read(source: Arc<Mutant>) -> bool {
     true
 }
 
+/// Goes on from the header as opening a model does: configuration, graph, tokenizer, template.
+fn use_model(source: Arc<Mutant>) {
+    let Ok(file) = GgufFile::from_source("mutant.gguf", source) else {
+        return;
+    };
+    let Ok(model) = ModelFile::from_gguf(file) else { return };
+    let options = Options::default();
+    let _ = model.max_context(&options);
+    let _ = model.graph();
+    assert!(!model.metadata().is_empty());
+    let Ok(tokenizer) = model.tokenizer(&options) else {
+        return;
+    };
+    let _ = model.chat_template(&tokenizer);
+    let text = "To be, or not to be: \u{1f600}\n\n  2024";
+    if let Ok(ids) = tokenizer.encode(text, true, true) {
+        let _ = tokenizer.decode(&ids, false).unwrap();
+    }
+}
+
 /// Runs every mutant of a file on a thread of its own, so that one that hangs is named.
 fn check(path: &Path) {
     let original = std::fs::read(path).unwrap();
@@ -161,6 +182,7 @@ fn check(path: &Path) {
             HEAP.reset_peak_usage();
             let before = HEAP.current_usage();
             n_accepted += u64::from(read(Arc::clone(&mutant)));
+            use_model(Arc::clone(&mutant));
             let used = HEAP.peak_usage().saturating_sub(before);
             assert!(used <= len + MAX_HEAP_BYTES, "seed {seed} took {used} bytes of heap");
         }

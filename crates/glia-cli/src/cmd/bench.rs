@@ -20,6 +20,11 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     if args.reps == 0 {
         return Err(CliError::usage("--reps must be at least 1"));
     }
+    if args.decode == 0 && args.prefill.iter().all(|&n| n == 0) {
+        return Err(CliError::usage(
+            "nothing to measure: give --prefill or --decode a number above 0",
+        ));
+    }
     let longest = args.prefill.iter().copied().max().unwrap_or(0);
     let deepest = args
         .depth
@@ -29,7 +34,7 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
         .unwrap_or(0)
         .saturating_add(args.decode);
     let ctx = longest.max(deepest).max(1).saturating_add(1);
-    let model = engine::open_model(Some(&args.model), &args.engine, false, Some(ctx))?;
+    let model = engine::open_model(Some(&args.model), &args.engine, false, ctx)?;
     let threads = engine::cpu(&args.engine)?.n_threads();
     let mut rows = Vec::new();
     let bar = ui::spinner("measuring");
@@ -91,7 +96,7 @@ fn decode(model: &Model, depth: usize, n: usize) -> Result<f64, CliError> {
 }
 
 fn print(rows: &mut [Row], threads: usize, json: bool) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
+    let mut out = ui::stdout();
     let mut list = Vec::new();
     if !json {
         writeln!(
@@ -124,5 +129,5 @@ fn print(rows: &mut [Row], threads: usize, json: bool) -> Result<(), CliError> {
     if json {
         writeln!(out, "{}", serde_json::Value::from(list))?;
     }
-    Ok(())
+    Ok(out.finish()?)
 }

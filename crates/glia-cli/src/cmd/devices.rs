@@ -3,11 +3,12 @@
 use std::io::Write;
 
 use crate::exit::CliError;
+use crate::ui;
 
 /// Prints a line per backend.
 pub fn run() -> Result<(), CliError> {
     let cpu = glia_backend_cpu::CpuBackend::new()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = ui::stdout();
     writeln!(out, "cpu  {}", cpu.describe())?;
-    Ok(())
+    Ok(out.finish()?)
 }

@@ -1,11 +1,13 @@
 //! From the common options to an open model: backends, context, precision.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
 use glia_backend_cpu::{CpuBackend, CpuOptions};
+use glia_cli::fetch::{self, Located};
 use glia_core::{Backend, DType};
-use glia_model::{Model, Options};
+use glia_model::{Model, ModelFile, Options};
 
 use crate::args::{CacheType, EngineArgs, PrecisionArg};
 use crate::exit::CliError;
@@ -44,8 +46,8 @@ fn backends(engine: &EngineArgs) -> Result<Vec<Arc<dyn Backend>>, CliError> {
     Ok(backends)
 }
 
-/// The options of the library that the command line stands for.
-pub fn options(engine: &EngineArgs, ctx: Option<usize>) -> Result<Options, CliError> {
+/// The options of the library that the command line stands for; a `ctx` of 0 is the model's own.
+pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
     let plain = match engine.precision {
         PrecisionArg::Exact => CacheType::F32,
         PrecisionArg::Fast => CacheType::F16,
@@ -54,11 +56,15 @@ pub fn options(engine: &EngineArgs, ctx: Option<usize>) -> Result<Options, CliEr
         engine.cache_type_k.unwrap_or(plain).into(),
         engine.cache_type_v.unwrap_or(plain).into(),
     ];
-    let ctx = ctx.or((engine.ctx > 0).then_some(engine.ctx));
+    if engine.max_step_tokens == 0 {
+        return Err(CliError::usage("--max-step-tokens must be at least 1"));
+    }
     Ok(Options {
         backends: Some(backends(engine)?),
         precision: engine.precision.into(),
-        max_context: ctx,
+        max_context: (ctx > 0).then_some(ctx),
+        max_step_tokens: engine.max_step_tokens,
+        max_intermediate_bytes: engine.max_intermediate_bytes,
         kv_dtypes: Some(kv),
         mmap: !engine.no_mmap,
         pre_tokenizer: engine.pre_tokenizer.clone(),
@@ -67,32 +73,97 @@ pub fn options(engine: &EngineArgs, ctx: Option<usize>) -> Result<Options, CliEr
 }
 
 /// Finds, opens and prepares a model; `None` is the default model.
-pub fn open_model(
-    spec: Option<&str>,
-    engine: &EngineArgs,
-    offline: bool,
-    ctx: Option<usize>,
-) -> Result<Model, CliError> {
+pub fn open_model(spec: Option<&OsStr>, engine: &EngineArgs, offline: bool, ctx: usize) -> Result<Model, CliError> {
     let options = options(engine, ctx)?;
     let located = locate(spec, offline)?;
     let bar = ui::spinner("loading the model");
-    let model = match &located {
-        glia_cli::fetch::Located::Path(path) => Model::open_with(path, options)?,
-        #[cfg(feature = "demo")]
-        glia_cli::fetch::Located::Demo => Model::open_demo_with(options)?,
-        #[cfg(not(feature = "demo"))]
-        glia_cli::fetch::Located::Demo => return Err(CliError::failed("this build leaves the demo model out")),
-    };
+    let file = open_file(&located, &options)?;
+    let trained = file.spec().max_positions;
+    let model = load(&located, file, options)?;
     bar.finish_and_clear();
+    if ctx > trained {
+        ui::note(format!(
+            "a context of {ctx} tokens is more than the {trained} that the model was trained on: what lies beyond may be \
+             nonsense"
+        ));
+    }
     Ok(model)
 }
 
-/// A path that exists is itself; anything else is looked up in the catalog.
-pub fn locate(spec: Option<&str>, offline: bool) -> Result<glia_cli::fetch::Located, CliError> {
-    if let Some(path) = spec.map(Path::new)
-        && (path.exists() || path.extension().is_some_and(|e| e == "gguf" || e == "safetensors"))
-    {
-        return Ok(glia_cli::fetch::Located::Path(path.to_owned()));
+/// Opens what was located; errors name the file.
+pub fn open_file(located: &Located, options: &Options) -> Result<ModelFile, CliError> {
+    match located {
+        Located::Path(path) => {
+            check_folder(path)?;
+            ModelFile::open(path, options).map_err(|e| CliError::from(e).of_file(path))
+        }
+        #[cfg(feature = "demo")]
+        Located::Demo => Ok(ModelFile::open_demo(options)?),
+        #[cfg(not(feature = "demo"))]
+        Located::Demo => Err(CliError::failed("this build leaves the demo model out")),
     }
-    Ok(glia_cli::fetch::resolve(spec, offline)?)
+}
+
+/// Prepares an open file; errors name it.
+pub fn load(located: &Located, file: ModelFile, options: Options) -> Result<Model, CliError> {
+    Model::load(file, options).map_err(|e| match located {
+        Located::Path(path) => CliError::from(e).of_file(path),
+        Located::Demo => e.into(),
+    })
+}
+
+/// A folder without one of the files that make it a model, and what to do.
+fn check_folder(folder: &Path) -> Result<(), CliError> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let fail = |reason: String| Err(CliError::failed(format!("{}: {reason}", folder.display())));
+    if !folder.join("config.json").exists() {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut gguf: Vec<_> = entries.map(|e| e.path()).filter(|p| is_gguf(p)).collect();
+        gguf.sort();
+        return match gguf.first() {
+            Some(file) => fail(format!(
+                "is a folder without config.json; it holds {} GGUF file(s): name the file, such as {}",
+                gguf.len(),
+                file.display()
+            )),
+            None => fail(
+                "is a folder without config.json, so no model: give a GGUF file, or a folder with config.json, \
+                 tokenizer.json and safetensors"
+                    .to_owned(),
+            ),
+        };
+    }
+    if !folder.join("tokenizer.json").exists() {
+        return fail(
+            "holds no tokenizer.json: copy it from where the model came from, or save it there with \
+             AutoTokenizer.from_pretrained(...).save_pretrained(folder)"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+fn is_gguf(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "gguf")
+}
+
+/// Whether a word is the path of a model file, there or not.
+pub fn is_model_path(word: &OsStr) -> bool {
+    let path = Path::new(word);
+    is_gguf(path) || path.extension().is_some_and(|e| e == "safetensors")
+}
+
+/// A path that exists is itself; anything else is looked up in the catalog.
+pub fn locate(spec: Option<&OsStr>, offline: bool) -> Result<Located, CliError> {
+    let name = match spec {
+        None => None,
+        Some(word) if is_model_path(word) || Path::new(word).exists() => {
+            return Ok(Located::Path(word.into()));
+        }
+        // No catalog name has other characters than these, so the lossy form is only ever shown.
+        Some(word) => Some(word.to_string_lossy()),
+    };
+    Ok(fetch::resolve(name.as_deref(), offline)?)
 }

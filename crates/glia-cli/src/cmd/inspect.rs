@@ -1,26 +1,23 @@
 //! `glia inspect`: what a model file holds and how it would run.
 
+use std::ffi::OsStr;
 use std::io::Write;
 
-use glia_model::{Model, ModelFile};
+use clap::ValueEnum;
 
 use super::engine;
 use crate::args::{GraphForm, InspectArgs};
 use crate::exit::CliError;
+use crate::ui;
 
 /// Prints the card, and what else was asked for.
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
-    let mut options = engine::options(&args.engine, None)?;
-    options.max_intermediate_bytes = args.max_intermediate_bytes;
-    let file = match engine::locate(Some(&args.model), true)? {
-        glia_cli::fetch::Located::Path(path) => ModelFile::open(&path, &options)?,
-        #[cfg(feature = "demo")]
-        glia_cli::fetch::Located::Demo => ModelFile::open_demo(&options)?,
-        #[cfg(not(feature = "demo"))]
-        glia_cli::fetch::Located::Demo => return Err(CliError::failed("this build leaves the demo model out")),
-    };
-    let mut out = std::io::stdout().lock();
-    if let Some(form) = args.graph {
+    let (model, graph) = words(&args.model, args.form.as_deref(), args.graph)?;
+    let options = engine::options(&args.engine, args.ctx)?;
+    let located = engine::locate(Some(model), true)?;
+    let file = engine::open_file(&located, &options)?;
+    let mut out = ui::stdout();
+    if let Some(form) = graph {
         let graph = file.graph()?;
         match form {
             GraphForm::Text => write!(out, "{graph}")?,
@@ -38,10 +35,58 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
         }
     }
     if args.plan {
-        let model = Model::load(file, options)?;
+        let model = engine::load(&located, file, options)?;
         write!(out, "{}", model.plan())?;
-    } else if args.graph.is_none() && !args.tensors && !args.metadata {
+    } else if graph.is_none() && !args.tensors && !args.metadata {
         write!(out, "{}", file.card())?;
     }
-    Ok(())
+    Ok(out.finish()?)
+}
+
+/// The model and the form of the graph: `--graph=dot` is one word, `--graph dot` leaves `dot` among the others.
+fn words<'a>(
+    model: &'a OsStr,
+    second: Option<&'a OsStr>,
+    graph: Option<GraphForm>,
+) -> Result<(&'a OsStr, Option<GraphForm>), CliError> {
+    let form = |word: &OsStr| word.to_str().and_then(|w| GraphForm::from_str(w, false).ok());
+    let Some(second) = second else {
+        return Ok((model, graph));
+    };
+    if graph.is_none() {
+        return Err(CliError::usage(format!(
+            "`{}` is one word too many: one model at a time",
+            second.display()
+        )));
+    }
+    match (form(second), form(model)) {
+        (Some(form), _) => Ok((model, Some(form))),
+        (None, Some(form)) => Ok((second, Some(form))),
+        (None, None) => Err(CliError::usage(format!(
+            "`{}` is no form of the graph: --graph=text or --graph=dot",
+            second.display()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_form_of_the_graph_may_be_a_word_of_its_own() {
+        let (text, dot) = (Some(GraphForm::Text), Some(GraphForm::Dot));
+        for (model, second, graph, expected) in [
+            ("m", None, None, ("m", None)),
+            ("m", None, dot, ("m", dot)),
+            ("m", Some("dot"), text, ("m", dot)),
+            ("dot", Some("m"), text, ("m", dot)),
+            ("dot", None, text, ("dot", text)),
+        ] {
+            let got = words(OsStr::new(model), second.map(OsStr::new), graph).unwrap();
+            assert_eq!(got, (OsStr::new(expected.0), expected.1));
+        }
+        assert!(words(OsStr::new("m"), Some(OsStr::new("dot")), None).is_err());
+        assert!(words(OsStr::new("m"), Some(OsStr::new("png")), text).is_err());
+    }
 }

@@ -6,3 +6,4 @@ pub mod engine;
 pub mod inspect;
 pub mod perplexity;
 pub mod run;
+pub mod text;

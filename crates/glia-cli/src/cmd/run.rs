@@ -1,13 +1,13 @@
 //! `glia run`: one prompt, one answer on stdout.
 
-use std::io::{Read, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::path::Path;
 use std::time::Instant;
 
-use glia_core::CancelToken;
 use glia_model::{Event, GenerateParams, Model, SampleParams};
 
-use super::engine;
+use super::{engine, text};
 use crate::args::RunArgs;
 use crate::exit::CliError;
 use crate::ui;
@@ -16,39 +16,66 @@ use crate::ui;
 pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let start = Instant::now();
     let (model, prompt) = words(args)?;
-    let params = params(args)?;
-    let prompt = match prompt.as_deref() {
-        Some("-") => read_stdin()?,
-        Some(text) => text.to_owned(),
+    let max_tokens = max_tokens(args)?;
+    // What can be told before a model is opened is told then.
+    sample(args, &SampleParams::default())?;
+    let prompt = match prompt {
+        Some(word) if word == "-" => text::stdin()?,
+        Some(word) => word
+            .into_string()
+            .map_err(|_| CliError::usage("the prompt is not UTF-8; give it through stdin: -p - < FILE"))?,
         None => {
             return Err(CliError::usage(
                 "no prompt: give it as a word, with -p, or with -p - from stdin",
             ));
         }
     };
-    let ctx = (args.engine.ctx > 0).then_some(args.engine.ctx);
-    let model = engine::open_model(model.as_deref(), &args.engine, args.offline, ctx)?;
+    if prompt.is_empty() && !args.raw {
+        return Err(CliError::usage(
+            "the prompt is empty: say something, or let the model begin by itself with --raw",
+        ));
+    }
+    let model = engine::open_model(model.as_deref(), &args.engine, args.offline, args.ctx)?;
+    let params = GenerateParams {
+        max_tokens,
+        sample: sample(args, model.default_sampling())?,
+        stop: args.stop.clone(),
+        ..Default::default()
+    };
     let opened = start.elapsed();
     let ids = prompt_ids(&model, args, &prompt)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = ui::stdout();
     let mut generated: Vec<u32> = Vec::new();
-    let mut first = None;
+    let (mut first, mut printed) = (None, false);
+    let mut print = |text: &str| -> Result<(), CliError> {
+        if !text.is_empty() {
+            printed = true;
+            out.write_all(text.as_bytes())?;
+            out.flush()?;
+        }
+        Ok(())
+    };
     for event in model.generate_ids(&ids, params)? {
         match event? {
             Event::Token { id, text, .. } => {
                 first.get_or_insert_with(|| start.elapsed());
                 generated.push(id);
-                if !args.ids && !text.is_empty() {
-                    write(&mut out, &text)?;
+                if !args.ids {
+                    print(&text)?;
                 }
             }
-            Event::End { text, .. } if !args.ids => write(&mut out, &text)?,
+            Event::End { text, .. } if !args.ids => print(&text)?,
             _ => {}
         }
     }
-    let ids_text = generated.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-    write(&mut out, if args.ids { &ids_text } else { "" })?;
-    write(&mut out, "\n")?;
+    if args.ids {
+        print(&generated.iter().map(u32::to_string).collect::<Vec<_>>().join(" "))?;
+    }
+    // Nothing generated is nothing printed.
+    if printed {
+        out.write_all(b"\n")?;
+    }
+    out.finish()?;
     if args.timings {
         let first = first.unwrap_or_else(|| start.elapsed());
         let decode = start.elapsed().saturating_sub(first).as_secs_f64();
@@ -64,16 +91,8 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Output that nobody reads any more ends the program quietly, as other filters do.
-fn write(out: &mut impl Write, text: &str) -> Result<(), CliError> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
-        other => Ok(other?),
-    }
-}
-
 /// Which word is the model and which the prompt.
-fn words(args: &RunArgs) -> Result<(Option<String>, Option<String>), CliError> {
+fn words(args: &RunArgs) -> Result<(Option<OsString>, Option<OsString>), CliError> {
     let (mut model, mut prompt) = (args.model.clone(), args.prompt.clone());
     let twice = |what: &str| CliError::usage(format!("the {what} is given twice: as a word and as an option"));
     match args.words.as_slice() {
@@ -102,67 +121,50 @@ fn words(args: &RunArgs) -> Result<(Option<String>, Option<String>), CliError> {
     Ok((model, prompt))
 }
 
-fn looks_like_model(word: &str) -> bool {
-    let path = Path::new(word);
-    path.extension().is_some_and(|e| e == "gguf" || e == "safetensors")
-        || glia_cli::fetch::is_catalog_name(word)
-        || (!word.contains('\n') && path.exists())
+fn looks_like_model(word: &OsStr) -> bool {
+    engine::is_model_path(word)
+        || word.to_str().is_some_and(glia_cli::fetch::is_catalog_name)
+        || (!word.as_encoded_bytes().contains(&b'\n') && Path::new(word).exists())
 }
 
-fn params(args: &RunArgs) -> Result<GenerateParams, CliError> {
-    let max_tokens = match args.max_tokens {
-        -1 => None,
-        n => Some(usize::try_from(n).map_err(|_| {
+fn max_tokens(args: &RunArgs) -> Result<Option<usize>, CliError> {
+    match args.max_tokens {
+        -1 => Ok(None),
+        n => usize::try_from(n).map(Some).map_err(|_| {
             CliError::usage(format!(
                 "--max-tokens {n}: must be 0 or more, or -1 to go on until the context ends"
             ))
-        })?),
-    };
-    let top_k = match args.top_k {
-        -1 => 0,
-        k => usize::try_from(k).map_err(|_| CliError::usage(format!("--top-k {k}: must be 0 (off) or more")))?,
-    };
-    let sample = SampleParams {
-        temperature: args.temperature,
-        top_k,
-        top_p: args.top_p,
-        min_p: args.min_p,
-        seed: args.seed,
-        ..SampleParams::default()
-    };
-    sample.check().map_err(|e| CliError::usage(format!("--{e}")))?;
-    let cancel = CancelToken::new();
-    Ok(GenerateParams {
-        max_tokens,
-        sample,
-        stop: args.stop.clone(),
-        cancel: Some(cancel),
-        ..Default::default()
-    })
+        }),
+    }
 }
 
-/// All of stdin as UTF-8; a byte order mark is dropped.
-fn read_stdin() -> Result<String, CliError> {
-    /// More text than any context holds; a runaway pipe must not fill the memory.
-    const MAX_BYTES: u64 = 64 << 20;
-    let mut bytes = Vec::new();
-    std::io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(CliError::failed(format!(
-            "stdin: more than {MAX_BYTES} bytes of prompt"
-        )));
-    }
-    let text = String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        CliError::failed(format!(
-            "stdin: byte {at} is not UTF-8; convert the text first (iconv -t UTF-8)"
-        ))
-    })?;
-    Ok(text.strip_prefix('\u{feff}').map_or(text.clone(), str::to_owned))
+/// The options that are given, over what the model's makers recommend.
+fn sample(args: &RunArgs, recommended: &SampleParams) -> Result<SampleParams, CliError> {
+    let top_k = match args.top_k {
+        None => recommended.top_k,
+        Some(-1) => 0,
+        Some(k) => usize::try_from(k).map_err(|_| CliError::usage(format!("--top-k {k}: must be 0 (off) or more")))?,
+    };
+    let sample = SampleParams {
+        temperature: args.temperature.unwrap_or(recommended.temperature),
+        top_k,
+        top_p: args.top_p.unwrap_or(recommended.top_p),
+        min_p: args.min_p.unwrap_or(recommended.min_p),
+        seed: args.seed,
+        ..recommended.clone()
+    };
+    sample.check().map_err(|e| CliError::usage(format!("--{e}")))?;
+    Ok(sample)
 }
 
 fn prompt_ids(model: &Model, args: &RunArgs, prompt: &str) -> Result<Vec<u32>, CliError> {
     if args.raw || !model.has_chat_template() {
+        if !args.raw {
+            ui::note(
+                "this model has no chat template (a base model?): it goes on with the text as it is, rather than answer \
+                 it; --raw says that this is meant",
+            );
+        }
         if args.system.is_some() {
             ui::note("--system has no effect without a chat template");
         }
@@ -174,4 +176,36 @@ fn prompt_ids(model: &Model, args: &RunArgs, prompt: &str) -> Result<Vec<u32>, C
     }
     messages.push(serde_json::json!({ "role": "user", "content": prompt }));
     Ok(model.chat_ids(&messages)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Args, Command};
+
+    fn sampled(options: &[&str]) -> SampleParams {
+        let Command::Run(args) = Args::parse_from([&["glia", "run"], options].concat()).command else {
+            panic!("not `run`");
+        };
+        let recommended = SampleParams {
+            temperature: 0.7,
+            top_k: 40,
+            top_p: 0.9,
+            repeat_penalty: 1.1,
+            ..SampleParams::default()
+        };
+        sample(&args, &recommended).unwrap()
+    }
+
+    #[test]
+    fn options_win_over_what_the_model_recommends() {
+        let own = sampled(&[]);
+        assert_eq!((own.temperature, own.top_k, own.top_p, own.min_p), (0.7, 40, 0.9, 0.0));
+        let greedy = sampled(&["--temperature", "0"]);
+        assert_eq!((greedy.temperature, greedy.repeat_penalty), (0.0, 1.1));
+        let other = sampled(&["--top-k", "-1", "--min-p", "0.1", "--seed", "7"]);
+        assert_eq!((other.top_k, other.min_p, other.seed), (0, 0.1, Some(7)));
+    }
 }

@@ -6,10 +6,21 @@ use std::path::{Path, PathBuf};
 use super::catalog::Entry;
 use super::error::FetchError;
 use super::settings::Settings;
+use super::verify::Found;
 use super::{names, verify};
 
+/// What the caches hold of an entry.
+pub enum Lookup {
+    /// Its exact bytes.
+    Intact(PathBuf),
+    /// A file of its name with other bytes, and how they differ.
+    Damaged(PathBuf, String),
+    /// Nothing.
+    Missing,
+}
+
 /// Looks for the entry's exact bytes: our folder first, then the caches in the Hub's layout.
-pub fn find(entry: &Entry, settings: &Settings) -> Result<Option<PathBuf>, FetchError> {
+pub fn find(entry: &Entry, settings: &Settings) -> Result<Lookup, FetchError> {
     let stamps = stamps(settings);
     let mut candidates = vec![settings.cache.join(entry.file)];
     if let Some(hub) = &entry.hub {
@@ -21,12 +32,15 @@ pub fn find(entry: &Entry, settings: &Settings) -> Result<Option<PathBuf>, Fetch
             candidates.extend(snapshots.filter_map(|s| Some(s.ok()?.path().join(hub.file))));
         }
     }
+    let mut outcome = Lookup::Missing;
     for path in candidates {
-        if verify::is_intact(&path, entry.size_bytes, entry.sha256, &stamps)? {
-            return Ok(Some(path));
+        match verify::look(&path, entry.size_bytes, entry.sha256, &stamps)? {
+            Found::Intact => return Ok(Lookup::Intact(path)),
+            Found::Other(how) if matches!(outcome, Lookup::Missing) => outcome = Lookup::Damaged(path, how),
+            Found::Other(_) | Found::Nothing => {}
         }
     }
-    Ok(None)
+    Ok(outcome)
 }
 
 /// The folder of stamps.

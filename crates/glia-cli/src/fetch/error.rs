@@ -25,6 +25,17 @@ pub enum FetchError {
         /// The folders that were searched.
         looked_in: String,
     },
+    /// Offline, and the file in the cache has other bytes than the catalog promises.
+    #[error(
+        "{path} is damaged or another version: it {how}; delete it and run once without --offline and HF_HUB_OFFLINE to \
+         fetch it again", path = path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// How its bytes differ.
+        how: String,
+    },
     /// A file name that must not be joined to a folder.
     #[error("the file name {name:?} could leave the cache folder or is reserved; refused before anything was written")]
     UnsafeName {

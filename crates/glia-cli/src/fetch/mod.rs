@@ -21,6 +21,7 @@ pub use error::FetchError;
 pub use settings::Settings;
 pub use verify::sha256_of;
 
+use cache::Lookup;
 use catalog::Entry;
 use progress::Progress;
 
@@ -72,8 +73,16 @@ pub fn resolve_with(spec: Option<&str>, settings: &Settings, progress: &dyn Prog
 
 /// The file of an entry, from the cache or from the first source that has it.
 pub fn fetch(entry: &Entry, settings: &Settings, progress: &dyn Progress) -> Result<PathBuf, FetchError> {
-    if let Some(path) = cache::find(entry, settings)? {
-        return Ok(path);
+    let damaged = match cache::find(entry, settings)? {
+        Lookup::Intact(path) => return Ok(path),
+        Lookup::Damaged(path, how) => Some((path, how)),
+        Lookup::Missing => None,
+    };
+    if let (true, Some((path, how))) = (settings.offline, &damaged) {
+        return Err(FetchError::Damaged {
+            path: path.clone(),
+            how: how.clone(),
+        });
     }
     if settings.offline {
         return Err(FetchError::Offline {
@@ -83,8 +92,11 @@ pub fn fetch(entry: &Entry, settings: &Settings, progress: &dyn Progress) -> Res
     }
     let _lock = cache::lock(entry, settings)?;
     // Another process may have finished it while this one waited.
-    if let Some(path) = cache::find(entry, settings)? {
+    if let Lookup::Intact(path) = cache::find(entry, settings)? {
         return Ok(path);
+    }
+    if let Some((path, how)) = damaged {
+        progress.note(&format!("{} is damaged ({how}): fetching it again", path.display()));
     }
     if let Some(notice) = entry.notice {
         progress.note(notice);

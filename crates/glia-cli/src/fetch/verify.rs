@@ -26,25 +26,45 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// What a place in a cache holds.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The promised bytes.
+    Intact,
+    /// No file.
+    Nothing,
+    /// Other bytes: how they differ.
+    Other(String),
+}
+
 /// Whether `path` has this size and hash. The stamps live in `stamps`; one that cannot be written only costs time.
-pub fn is_intact(path: &Path, size_bytes: u64, sha256: &str, stamps: &Path) -> Result<bool, FetchError> {
-    let Ok(meta) = fs::metadata(path) else { return Ok(false) };
-    if !meta.is_file() || meta.len() != size_bytes {
-        return Ok(false);
+pub fn look(path: &Path, size_bytes: u64, sha256: &str, stamps: &Path) -> Result<Found, FetchError> {
+    let Ok(meta) = fs::metadata(path) else {
+        return Ok(Found::Nothing);
+    };
+    if !meta.is_file() {
+        return Ok(Found::Other("is no regular file".to_owned()));
+    }
+    if meta.len() != size_bytes {
+        return Ok(Found::Other(format!(
+            "has {} bytes instead of {size_bytes}",
+            meta.len()
+        )));
     }
     let line = stamp_line(&meta, sha256);
     let stamp = stamp_path(path, stamps);
     if line.is_some() && fs::read_to_string(&stamp).ok() == line {
-        return Ok(true);
+        return Ok(Found::Intact);
     }
     let file = File::open(path).map_err(FetchError::io(path))?;
-    if sha256_of(file).map_err(FetchError::io(path))? != sha256 {
-        return Ok(false);
+    let got = sha256_of(file).map_err(FetchError::io(path))?;
+    if got != sha256 {
+        return Ok(Found::Other(format!("has sha256 {got} instead of {sha256}")));
     }
     if let Some(line) = line {
         let _ = fs::create_dir_all(stamps).and_then(|()| fs::write(&stamp, line));
     }
-    Ok(true)
+    Ok(Found::Intact)
 }
 
 fn stamp_line(meta: &fs::Metadata, sha256: &str) -> Option<String> {

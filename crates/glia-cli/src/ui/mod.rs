@@ -1,11 +1,15 @@
 //! What people see on stderr: errors, notes and progress. Escape codes only where stderr is a terminal.
 
+mod stdout;
+
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::exit::CliError;
+
+pub use stdout::stdout;
 
 /// Whether escape codes may be written to stderr.
 pub fn stderr_is_live() -> bool {
@@ -20,11 +24,19 @@ pub fn report(error: &CliError) {
     for cause in error.causes() {
         let _ = writeln!(err, "  because {cause}");
     }
+    if let Some(help) = error.help() {
+        let _ = writeln!(err, "  help: {help}");
+    }
 }
 
 /// Prints a note.
 pub fn note(message: impl AsRef<str>) {
     let _ = writeln!(std::io::stderr().lock(), "glia: {}", message.as_ref());
+}
+
+/// Prints a line of progress.
+pub fn line(text: impl AsRef<str>) {
+    let _ = writeln!(std::io::stderr().lock(), "{}", text.as_ref());
 }
 
 /// A spinner for work of unknown length; invisible unless stderr is a terminal, and for its first half second.

@@ -140,7 +140,11 @@ impl Plan {
             writeln!(f, "  input %{} {}", def.name, def.ty)?;
         }
         for (s, state) in segment.states.iter().enumerate() {
-            let per = if state.spec.kind == StateKind::Rows { "per token " } else { "" };
+            let per = if state.spec.kind == StateKind::Rows {
+                "per token "
+            } else {
+                ""
+            };
             writeln!(f, "  state s{s} of {}: {per}{}", state.node, self.stored(&state.spec))?;
         }
         let lives = lifetimes(segment);

@@ -81,15 +81,15 @@ impl BaseLogits {
         }
         let int = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]) as usize;
         let (n_ctx, n_vocab, n_windows) = (int(8), int(12), int(16));
-        let n_tokens = n_ctx.checked_mul(n_windows).filter(|&n| (n as u64) < size / 4);
-        let n_tokens = n_tokens.ok_or_else(|| fail("claims more tokens than it holds"))?;
-        if n_vocab == 0 || n_vocab as u64 > size || n_ctx < MIN_WINDOW {
-            return Err(fail("claims a window or a vocabulary that makes no sense"));
-        }
         if n_windows == 0 {
             return Err(fail(
                 "holds no windows: make it again from a text of at least two windows",
             ));
+        }
+        let n_tokens = n_ctx.checked_mul(n_windows).filter(|&n| (n as u64) < size / 4);
+        let n_tokens = n_tokens.ok_or_else(|| fail("claims more tokens than it holds"))?;
+        if n_vocab == 0 || n_vocab as u64 > size || n_ctx < MIN_WINDOW {
+            return Err(fail("claims a window or a vocabulary that makes no sense"));
         }
         // Per scored row two floats and 16 bits a value, padded to an even count.
         let row_bytes = 8 + 2 * n_vocab.next_multiple_of(2) as u64;

@@ -283,6 +283,26 @@ fn a_damaged_cache_is_fetched_again() {
 }
 
 #[test]
+fn offline_a_damaged_cache_is_called_damaged() {
+    let mut settings = settings("http://127.0.0.1:9");
+    settings.offline = true;
+    fs::create_dir_all(&settings.cache).unwrap();
+    let path = settings.cache.join("test.gguf");
+    let mut flipped = body();
+    flipped[10] ^= 1;
+    for (bytes, how) in [
+        (&body()[..50_000], "50000 bytes instead of 100000"),
+        (&flipped, "sha256"),
+    ] {
+        fs::write(&path, bytes).unwrap();
+        let error = fetch(&entry(), &settings, &Quiet).unwrap_err().to_string();
+        for part in [&*path.display().to_string(), "damaged", how, "delete", "--offline"] {
+            assert!(error.contains(part), "`{error}` does not say `{part}`");
+        }
+    }
+}
+
+#[test]
 fn the_hubs_own_cache_is_read() {
     let settings = settings("http://127.0.0.1:9");
     let snapshot = settings.hub_caches[0].join("models--org--name/snapshots/0123abc");
