@@ -13,6 +13,11 @@ pub trait ByteSource: Send + Sync + fmt::Debug {
     /// All the bytes.
     fn bytes(&self) -> &[u8];
 
+    /// How many bytes there are.
+    fn n_bytes(&self) -> usize {
+        self.bytes().len()
+    }
+
     /// The bytes of `range`, for a reader that needs them once: in place, or read into `buffer`, so that a memory map
     /// need not map pages that are given back at once.
     ///

@@ -138,7 +138,8 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         let shape = shape.into();
         let needed = tensor_bytes(dtype, &shape)?;
-        let got = source.bytes().get(range.clone()).map_or(0, <[u8]>::len);
+        let inside = range.start <= range.end && range.end <= source.n_bytes();
+        let got = if inside { range.len() } else { 0 };
         if needed != got {
             return Err(TensorError::WrongLength {
                 dtype,
