@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::path::Path;
 
+use glia_model::ModelError;
+
 use crate::cure;
 
 /// Done.
@@ -53,12 +55,33 @@ impl CliError {
         self.help.as_deref()
     }
 
+    /// Whether the context asked for is too long.
+    pub fn is_of_context(&self) -> bool {
+        let error = self.source.as_ref().and_then(|e| e.downcast_ref::<ModelError>());
+        matches!(
+            error,
+            Some(ModelError::DoesNotFit { largest_ctx: 1.., .. } | ModelError::ContextTooLong { .. })
+        )
+    }
+
+    /// The same with another cure.
+    #[must_use]
+    pub fn with_help(mut self, help: &str) -> CliError {
+        self.help = Some(help.to_owned());
+        self
+    }
+
     /// Says once of which file this is.
     #[must_use]
     pub fn of_file(mut self, file: &Path) -> CliError {
         let prefix = format!("{}: ", file.display());
-        if let Some(rest) = self.message.strip_prefix(&prefix).filter(|m| m.starts_with(&prefix)) {
-            self.message = rest.to_owned();
+        // A file that another error has named in passing is named at the beginning, and what is said twice once.
+        while let Some(at) = self.message.find(&prefix) {
+            let (head, tail) = (&self.message[..at], &self.message[at + prefix.len()..]);
+            self.message = match tail.starts_with(head) {
+                true => tail.to_owned(),
+                false => format!("{head}{tail}"),
+            };
         }
         if !self.message.contains(prefix.trim_end_matches(": ")) {
             self.message.insert_str(0, &prefix);
@@ -98,5 +121,25 @@ impl CliError {
             next = error.source();
         }
         causes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_once_and_first() {
+        for (message, expected) in [
+            ("key: is bad", "a.gguf: key: is bad"),
+            ("a.gguf: key: is bad", "a.gguf: key: is bad"),
+            ("a.gguf: a.gguf: key: is bad", "a.gguf: key: is bad"),
+            ("key: a.gguf: key: is bad", "a.gguf: key: is bad"),
+            ("tokens: a.gguf: key: is bad", "a.gguf: tokens: key: is bad"),
+            ("in folder/a.gguf key is bad", "in folder/a.gguf key is bad"),
+        ] {
+            let error = CliError::failed(message).of_file(Path::new("a.gguf"));
+            assert_eq!(error.to_string(), expected);
+        }
     }
 }

@@ -42,6 +42,32 @@ fn contexts_beyond_any_model_are_not_cut_silently() {
     out(output);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn models_that_do_not_fit_are_refused_with_real_cures() {
+    let program = env!("CARGO_BIN_EXE_glia");
+    let path = folder().join("large.gguf");
+    std::fs::copy(demo_file(), &path).unwrap();
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    // Sparse: mapped, or not, without being stored.
+    for (bytes, parts) in [
+        (4u64 << 30, &["4294967296 bytes", "are free"][..]),
+        (900 << 20, &["943718400 weights", "are free", "not even one token fits"]),
+    ] {
+        file.set_len(bytes).unwrap();
+        let name = path.display().to_string();
+        let command =
+            format!("ulimit -v 1500000; exec '{program}' run -m '{name}' --raw -p hi -n 1 --ctx 100 --threads 1");
+        let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+        let error = fails(output, 1, &[&[name.as_str(), "ulimit", "smaller"], parts].concat());
+        assert!(!error.contains("--ctx") && error.matches(&name).count() == 1, "{error}");
+    }
+    std::fs::remove_file(&path).unwrap();
+    // `bench` has no --ctx: it says what its context is made of.
+    let args = ["bench", "demo", "--prefill", "0", "--depth", "99999999"];
+    fails(glia(&args, b""), 1, &["--depth with --decode"]);
+}
+
 #[test]
 fn numbers_that_make_no_sense_name_the_cure() {
     for (args, parts) in [

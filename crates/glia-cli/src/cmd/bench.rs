@@ -34,7 +34,11 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
         .unwrap_or(0)
         .saturating_add(args.decode);
     let ctx = longest.max(deepest).max(1).saturating_add(1);
-    let model = engine::open_model(Some(&args.model), &args.engine, false, ctx)?;
+    let model =
+        engine::open_model(Some(&args.model), &args.engine, false, ctx).map_err(|e| match e.is_of_context() {
+            true => e.with_help("here the context is the longest of --prefill and of --depth with --decode, and one"),
+            false => e,
+        })?;
     let threads = engine::cpu(&args.engine)?.n_threads();
     let mut rows = Vec::new();
     let bar = ui::spinner("measuring");

@@ -14,7 +14,7 @@ use crate::ui;
 pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let (model, graph) = words(&args.model, args.form.as_deref(), args.graph)?;
     let options = engine::options(&args.engine, args.ctx)?;
-    let located = engine::locate(Some(model), true)?;
+    let located = engine::locate(Some(model), false)?;
     let file = engine::open_file(&located, &options)?;
     let mut out = ui::stdout();
     if let Some(form) = graph {

@@ -71,7 +71,7 @@ impl fmt::Display for Plan {
 
 impl Plan {
     fn memory_lines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nmemory")?;
+        writeln!(f, "memory")?;
         let Ok(memory) = self.memory() else {
             return writeln!(f, "  too large to address");
         };
