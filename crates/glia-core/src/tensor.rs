@@ -221,6 +221,17 @@ impl Tensor {
         }
     }
 
+    /// That the bytes can be read here, without reading them.
+    ///
+    /// # Errors
+    /// [`TensorError::NotOnHost`].
+    pub fn check_on_host(&self) -> Result<(), TensorError> {
+        match self.storage {
+            Storage::Device(_) => Err(TensorError::NotOnHost),
+            _ => Ok(()),
+        }
+    }
+
     /// The raw bytes.
     ///
     /// # Errors

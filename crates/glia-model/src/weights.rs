@@ -61,8 +61,8 @@ fn reorder(tensor: &Tensor, n_heads: usize, from: fn(usize, usize) -> usize) -> 
             got: n_rows,
         });
     }
-    // Refuses what is not on the host.
-    let len = tensor.bytes()?.len();
+    tensor.check_on_host()?;
+    let len = tensor.size_bytes();
     let rows = ReorderedRows {
         stored: tensor.clone(),
         row_bytes: len / n_rows,
