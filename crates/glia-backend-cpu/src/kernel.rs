@@ -21,6 +21,8 @@ pub(crate) struct StepCx<'a> {
 #[derive(Default)]
 pub(crate) struct Scratch {
     pub floats: Vec<f32>,
+    /// Sums of a product that `floats` holds the weights of.
+    pub products: Vec<f32>,
 }
 
 impl Scratch {

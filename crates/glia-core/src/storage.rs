@@ -13,6 +13,21 @@ pub trait ByteSource: Send + Sync + fmt::Debug {
     /// All the bytes.
     fn bytes(&self) -> &[u8];
 
+    /// How many bytes there are.
+    fn n_bytes(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// The bytes of `range`, for a reader that needs them once: in place, or read into `buffer`, so that a memory map
+    /// need not map pages that are given back at once.
+    ///
+    /// # Errors
+    /// What the system says; [`std::io::ErrorKind::UnexpectedEof`] when the source does not hold the range.
+    fn fetch<'a>(&'a self, range: Range<usize>, buffer: &'a mut Vec<u8>) -> std::io::Result<&'a [u8]> {
+        let _ = buffer;
+        self.bytes().get(range).ok_or(std::io::ErrorKind::UnexpectedEof.into())
+    }
+
     /// Says that nobody will read `range` soon: a memory map gives its pages back. A hint: reading the range
     /// afterwards is still right, only slower.
     fn release(&self, range: Range<usize>) {

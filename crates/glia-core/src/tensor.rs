@@ -57,6 +57,12 @@ pub enum TensorError {
         /// Element type of the tensor.
         dtype: DType,
     },
+    /// The file behind the bytes cannot be read any more.
+    #[error("the bytes of the tensor cannot be read: {reason}")]
+    Unreadable {
+        /// What the system says.
+        reason: String,
+    },
 }
 
 /// Bytes that a tensor of this type takes; rows (the last dimension) must be whole blocks.
@@ -132,7 +138,8 @@ impl Tensor {
     ) -> Result<Tensor, TensorError> {
         let shape = shape.into();
         let needed = tensor_bytes(dtype, &shape)?;
-        let got = source.bytes().get(range.clone()).map_or(0, <[u8]>::len);
+        let inside = range.start <= range.end && range.end <= source.n_bytes();
+        let got = if inside { range.len() } else { 0 };
         if needed != got {
             return Err(TensorError::WrongLength {
                 dtype,
@@ -214,6 +221,17 @@ impl Tensor {
         }
     }
 
+    /// That the bytes can be read here, without reading them.
+    ///
+    /// # Errors
+    /// [`TensorError::NotOnHost`].
+    pub fn check_on_host(&self) -> Result<(), TensorError> {
+        match self.storage {
+            Storage::Device(_) => Err(TensorError::NotOnHost),
+            _ => Ok(()),
+        }
+    }
+
     /// The raw bytes.
     ///
     /// # Errors
@@ -230,7 +248,7 @@ impl Tensor {
     /// The raw bytes to write to; copies them first when others share them.
     ///
     /// # Errors
-    /// [`TensorError::NotOnHost`].
+    /// As [`Tensor::fetch`].
     pub fn bytes_mut(&mut self) -> Result<&mut [u8], TensorError> {
         let whole = match &self.storage {
             Storage::Owned(bytes) => self.offset == 0 && self.len == bytes.as_slice().len(),
@@ -248,10 +266,14 @@ impl Tensor {
     /// A copy in memory of its own, aligned to 64 bytes.
     ///
     /// # Errors
-    /// [`TensorError::NotOnHost`].
+    /// As [`Tensor::fetch`].
     pub fn to_owned_aligned(&self) -> Result<Tensor, TensorError> {
-        let mut copy = AlignedBytes::zeroed(self.len);
-        copy.as_mut_slice().copy_from_slice(self.bytes()?);
+        const PIECE: usize = 1 << 18;
+        let (mut copy, mut buffer) = (AlignedBytes::zeroed(self.len), Vec::new());
+        for (i, out) in copy.as_mut_slice().chunks_mut(PIECE).enumerate() {
+            let start = i * PIECE;
+            out.copy_from_slice(self.fetch(start..start + out.len(), &mut buffer)?);
+        }
         Ok(Tensor {
             storage: Storage::Owned(Arc::new(copy)),
             offset: 0,
@@ -344,6 +366,26 @@ impl Tensor {
             len,
             ..self.clone()
         })
+    }
+
+    /// The bytes of `range`, for a reader that needs them once; `buffer` may be used to hold them. See
+    /// [`ByteSource::fetch`].
+    ///
+    /// # Errors
+    /// [`TensorError::NotOnHost`]; [`TensorError::Unreadable`] when the range leaves the tensor or the file fails.
+    pub fn fetch<'a>(&'a self, range: Range<usize>, buffer: &'a mut Vec<u8>) -> Result<&'a [u8], TensorError> {
+        if range.start > range.end || range.end > self.len {
+            return Err(TensorError::Unreadable {
+                reason: format!("bytes {range:?} of {}", self.len),
+            });
+        }
+        match &self.storage {
+            Storage::Owned(bytes) => Ok(&bytes.as_slice()[self.offset + range.start..self.offset + range.end]),
+            Storage::Shared(source) => source
+                .fetch(self.offset + range.start..self.offset + range.end, buffer)
+                .map_err(|e| TensorError::Unreadable { reason: e.to_string() }),
+            Storage::Device(_) => Err(TensorError::NotOnHost),
+        }
     }
 
     /// Passes on to the byte source that these bytes will not be read soon. See [`ByteSource::release`].

@@ -5,22 +5,28 @@ const ROWS: usize = 16;
 /// Elements of k per call: short enough that `gemm` never splits it again.
 const SLICE_K: usize = 128;
 
-/// `out = a bᵀ` (`b` is `[n, k]`) or `a b` (`b` is `[k, n]`, `transposed` false), `a` `[m, k]`, `out` `[m, n]`.
+/// `out = a bᵀ` with `a` `[m, k]` and `b` `[n, k]`; `put(row, values)` takes each row's `n` results.
 ///
-/// One thread. A row of the result does not depend on how many rows there are.
+/// One thread. A row of the result depends on `b` and that row only, not on how many rows there are.
 ///
 /// # Panics
 /// When a slice is not as long as its shape says.
-#[allow(dead_code)] // Called by the ops as they come.
-pub(crate) fn matmul_f32(a: &[f32], b: &[f32], out: &mut [f32], m: usize, k: usize, n: usize, transposed: bool) {
+pub(crate) fn matmul_f32(
+    a: &[f32],
+    b: &[f32],
+    (m, k, n): (usize, usize, usize),
+    scratch: &mut Vec<f32>,
+    mut put: impl FnMut(usize, &[f32]),
+) {
     assert!(
-        a.len() == m * k && b.len() == k * n && out.len() == m * n,
-        "lengths of {m} x {k} x {n}"
+        a.len() == m * k && b.len() == k * n,
+        "lengths of a product of {m} x {k} x {n}"
     );
-    out.fill(0.0);
-    let (b_row, b_col) = if transposed { (1, k) } else { (n, 1) };
-    let mut rows = vec![0f32; ROWS * SLICE_K];
-    let mut sums = vec![0f32; ROWS * n];
+    if n == 0 {
+        return (0..m).for_each(|row| put(row, &[]));
+    }
+    let scratch = crate::kernel::grown(scratch, ROWS * (SLICE_K + n));
+    let (rows, sums) = scratch.split_at_mut(ROWS * SLICE_K);
     for first in (0..m).step_by(ROWS) {
         let here = ROWS.min(m - first);
         sums.fill(0.0);
@@ -30,7 +36,7 @@ pub(crate) fn matmul_f32(a: &[f32], b: &[f32], out: &mut [f32], m: usize, k: usi
             for r in 0..here {
                 rows[r * SLICE_K..][..len].copy_from_slice(&a[(first + r) * k + from..][..len]);
             }
-            // SAFETY: `sums` is ROWS x n, `rows` ROWS x SLICE_K, and `b` k x n in either order, as asserted above.
+            // SAFETY: `sums` is ROWS x n, `rows` ROWS x SLICE_K, and `b` n x k, as asserted above.
             unsafe {
                 gemm::gemm(
                     ROWS,
@@ -43,9 +49,9 @@ pub(crate) fn matmul_f32(a: &[f32], b: &[f32], out: &mut [f32], m: usize, k: usi
                     rows.as_ptr(),
                     1,
                     SLICE_K as isize,
-                    b.as_ptr().add(from * b_row),
-                    b_col as isize,
-                    b_row as isize,
+                    b.as_ptr().add(from),
+                    k as isize,
+                    1,
                     1.0f32,
                     1.0f32,
                     false,
@@ -55,6 +61,8 @@ pub(crate) fn matmul_f32(a: &[f32], b: &[f32], out: &mut [f32], m: usize, k: usi
                 );
             }
         }
-        out[first * n..][..here * n].copy_from_slice(&sums[..here * n]);
+        for (r, sums) in sums.chunks_exact(n).take(here).enumerate() {
+            put(first + r, sums);
+        }
     }
 }

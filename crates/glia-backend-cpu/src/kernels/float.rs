@@ -6,36 +6,69 @@ use glia_core::DType;
 
 use crate::isa::Isa;
 
-/// One tile for `m` rows of f32 activations (as bytes), k in order, whatever `m`. `fill` widens a range of k.
+/// Rows that share a widened chunk; sums of so many rows stay on the stack.
+const ROWS: usize = 64;
+/// Columns of k that are widened at a time: one 256-element block at most.
+pub(crate) const CHUNK_K: usize = 256;
+
+/// Consecutive tiles `[k][16]` of F32, F16 or BF16 for `m` rows of f32 activations (as bytes), k in order whatever `m`.
+/// `put(row, tile, values)` takes the results.
+pub(crate) fn tiles(
+    isa: Isa,
+    dtype: DType,
+    tiles: &[u8],
+    k: usize,
+    acts: &[u8],
+    m: usize,
+    put: &mut impl FnMut(usize, usize, &[f32; 16]),
+) {
+    #[cfg(target_arch = "x86_64")]
+    if isa == Isa::Avx512Vnni {
+        // SAFETY: a matrix is packed only for an instruction set that this machine has.
+        return unsafe { super::avx512::float::tiles(dtype, tiles, k, acts, m, put) };
+    }
+    let step = 16 * dtype.block_bytes();
+    for (index, tile) in tiles.chunks_exact((k * step).max(1)).enumerate() {
+        let mut put = |row: usize, values: &[f32; 16]| put(row, index, values);
+        self::tile(isa, k, acts, m, &mut put, |ks, out| {
+            widen(isa, dtype, &tile[ks.start * step..ks.end * step], out);
+        });
+    }
+}
+
+/// One tile for `m` rows of f32 activations (as bytes), k in order, whatever `m`. `fill` widens a range of at most
+/// [`CHUNK_K`] columns.
 pub(crate) fn tile(
     isa: Isa,
     k: usize,
-    chunk: usize,
     acts: &[u8],
     m: usize,
     put: &mut impl FnMut(usize, &[f32; 16]),
     mut fill: impl FnMut(Range<usize>, &mut [f32]),
 ) {
-    let mut scratch = vec![0f32; chunk.min(k) * 16];
-    let mut sums = vec![[0f32; 16]; m];
-    let mut from = 0;
-    while from < k {
-        let ks = from..k.min(from + chunk);
-        from = ks.end;
-        let w = &mut scratch[..ks.len() * 16];
-        fill(ks.clone(), w);
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: a matrix is packed only for an instruction set that this machine has.
-            Isa::Avx512Vnni => unsafe { add_avx512(w.as_chunks().0, acts, k, ks.start, &mut sums) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as above.
-            Isa::Avx2 => unsafe { add_avx2(w.as_chunks().0, acts, k, ks.start, &mut sums) },
-            _ => add_all::<{ cfg!(target_arch = "aarch64") }>(w.as_chunks().0, acts, k, ks.start, &mut sums),
+    let mut scratch = [0f32; CHUNK_K * 16];
+    for first in (0..m).step_by(ROWS) {
+        let mut sums = [[0f32; 16]; ROWS];
+        let sums = &mut sums[..ROWS.min(m - first)];
+        let acts = &acts[first * k * 4..];
+        for from in (0..k).step_by(CHUNK_K) {
+            let ks = from..k.min(from + CHUNK_K);
+            let w = &mut scratch[..ks.len() * 16];
+            fill(ks.clone(), w);
+            let w = w.as_chunks().0;
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Isa::Avx512Vnni => unsafe { add_avx512(w, acts, k, ks.start, sums) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: as above.
+                Isa::Avx2 => unsafe { add_avx2(w, acts, k, ks.start, sums) },
+                _ => add_all::<{ cfg!(target_arch = "aarch64") }>(w, acts, k, ks.start, sums),
+            }
         }
-    }
-    for (row, sums) in sums.iter().enumerate() {
-        put(row, sums);
+        for (row, sums) in sums.iter().enumerate() {
+            put(first + row, sums);
+        }
     }
 }
 
@@ -86,7 +119,7 @@ fn add<const FMA: bool, const M: usize>(w: &[[f32; 16]], acts: &[u8], k: usize, 
 }
 
 /// Widens F32, F16 or BF16 bytes to f32.
-pub(crate) fn widen(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
+fn widen(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
     match (dtype, isa) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `tile`.

@@ -72,7 +72,7 @@ pub(crate) fn tile(
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `quantize_row`.
-        Isa::Avx512Vnni => unsafe { super::avx512::int8_tile(format, tile, acts, m, put) },
+        Isa::Avx512Vnni => unsafe { super::avx512::int8::tile(format, tile, acts, m, put) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `quantize_row`.
         Isa::Avx2 => unsafe { tile_avx2(format, tile, acts, m, put) },

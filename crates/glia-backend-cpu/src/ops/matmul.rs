@@ -8,8 +8,8 @@ use glia_core::{BackendError, quant};
 use crate::arena::Chunk;
 use crate::error::invalid;
 use crate::kernel::{Kernel, Scratch, StepCx, Work, grown};
+use crate::kernels::dynamic;
 use crate::pack::PackedMatrix;
-use crate::simd::{leveled, madd};
 
 /// `x [.., k]` by `w [n, k]`, or batched `[.., m, k]` by `[.., n, k]`.
 pub(crate) struct MatMul {
@@ -41,15 +41,13 @@ impl MatMul {
     }
 }
 
+/// Columns of a piece of work: the bits of a product depend on it, so it is one number for all.
+const COLUMNS: usize = 64;
+
 impl Kernel for MatMul {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
         let s = self.sizes(cx)?;
-        let n_items = if s.m == 0 { 0 } else { s.n_batch * s.n };
-        Ok(Work::split(
-            n_items,
-            s.m.saturating_add(1).saturating_mul(s.k) / 8,
-            cx.n_threads,
-        ))
+        Ok(Work::each(if s.m == 0 { 0 } else { s.n_batch * s.n.div_ceil(COLUMNS) }))
     }
 
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, scratch: &mut Scratch) -> Result<(), BackendError> {
@@ -62,45 +60,36 @@ impl Kernel for MatMul {
             None => None,
         };
         let row_bytes = w.len() / (s.n_batch * s.n).max(1);
-        let weights = grown(&mut scratch.floats, s.k);
+        let per_batch = s.n.div_ceil(COLUMNS);
         for item in chunk.items() {
-            let (batch, column) = (item / s.n, item % s.n);
-            quant::dequantize(dtype, &w[item * row_bytes..(item + 1) * row_bytes], weights)
-                .map_err(|e| invalid("matmul", e.to_string()))?;
-            let add = bias.map_or(0.0, |b| b[column]);
-            for row in batch * s.m..(batch + 1) * s.m {
-                let y = dot(cx.level, &x[row * s.k..(row + 1) * s.k], weights) + add;
-                let to: *mut f32 = cx.values.write_ptr(chunk, self.out, row * s.n + column, 1)?;
-                // SAFETY: in bounds by `write_ptr`; each column belongs to one chunk.
-                unsafe { to.write(y) };
+            let (batch, first) = (item / per_batch, item % per_batch * COLUMNS);
+            let columns = first..s.n.min(first + COLUMNS);
+            let n = columns.len();
+            let weights = grown(&mut scratch.floats, n * s.k);
+            let raw = &w[(batch * s.n + first) * row_bytes..][..n * row_bytes];
+            quant::dequantize(dtype, raw, weights).map_err(|e| invalid("matmul", e.to_string()))?;
+            let x = &x[batch * s.m * s.k..][..s.m * s.k];
+            let mut failed = None;
+            dynamic::matmul_f32(x, weights, (s.m, s.k, n), &mut scratch.products, |row, values| {
+                let at = (batch * s.m + row) * s.n + first;
+                let to: *mut f32 = match cx.values.write_ptr(chunk, self.out, at, n) {
+                    Ok(to) => to,
+                    Err(e) => {
+                        failed = Some(e);
+                        return;
+                    }
+                };
+                for (i, &v) in values.iter().enumerate() {
+                    let add = bias.map_or(0.0, |b| b[first + i]);
+                    // SAFETY: in bounds by `write_ptr`; each column belongs to one chunk.
+                    unsafe { to.add(i).write(v + add) };
+                }
+            });
+            if let Some(e) = failed {
+                return Err(e);
             }
         }
         Ok(())
-    }
-}
-
-leveled! {
-    /// Inner product, in an order that depends on the length only.
-    pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
-        let mut sums = [[0f32; 16]; 4];
-        let (a64, a_rest) = a.as_chunks::<64>();
-        let (b64, b_rest) = b.as_chunks::<64>();
-        for (a, b) in a64.iter().zip(b64) {
-            for i in 0..4 {
-                for lane in 0..16 {
-                    sums[i][lane] = madd::<FMA>(a[i * 16 + lane], b[i * 16 + lane], sums[i][lane]);
-                }
-            }
-        }
-        let mut total = 0f32;
-        #[allow(clippy::needless_range_loop)] // Four rows walk together.
-        for lane in 0..16 {
-            total += (sums[0][lane] + sums[1][lane]) + (sums[2][lane] + sums[3][lane]);
-        }
-        for (a, b) in a_rest.iter().zip(b_rest) {
-            total = madd::<FMA>(*a, *b, total);
-        }
-        total
     }
 }
 

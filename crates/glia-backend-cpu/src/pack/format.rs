@@ -158,21 +158,30 @@ fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
 
 /// Stores row `row` (0 to 15) of a tile's block.
 pub(super) fn store(format: Format, row: usize, b: &Block32, tile: &mut [u8]) {
-    for g in 0..8 {
-        let four = &b.codes[g * 4..g * 4 + 4];
-        match format.bits {
-            8 => tile[g * 64 + row * 4..][..4].copy_from_slice(four),
-            _ => {
-                for (kk, &c) in four.iter().enumerate() {
-                    tile[g % 4 * 64 + row * 4 + kk] |= (c & 15) << (g / 4 * 4);
-                }
-            }
+    let word = |g: usize| {
+        u32::from_le_bytes([
+            b.codes[g * 4],
+            b.codes[g * 4 + 1],
+            b.codes[g * 4 + 2],
+            b.codes[g * 4 + 3],
+        ])
+    };
+    const LOW: u32 = 0x0f0f_0f0f;
+    if format.bits == 8 {
+        for g in 0..8 {
+            tile[g * 64 + row * 4..][..4].copy_from_slice(&word(g).to_le_bytes());
         }
-        if format.bits == 5 {
-            for (kk, &c) in four.iter().enumerate() {
-                let bit = row * 4 + kk;
-                tile[256 + g * 8 + bit / 8] |= (c >> 4 & 1) << (bit % 8);
-            }
+    } else {
+        for g in 0..4 {
+            let pair = word(g) & LOW | (word(g + 4) & LOW) << 4;
+            tile[g * 64 + row * 4..][..4].copy_from_slice(&pair.to_le_bytes());
+        }
+    }
+    if format.bits == 5 {
+        for g in 0..8 {
+            // The fifth bits of four codes, side by side: multiplying gathers them in the top byte.
+            let high = (word(g) >> 4 & 0x0101_0101).wrapping_mul(0x1020_4080) >> 28;
+            tile[256 + g * 8 + row / 2] |= (high as u8) << (row % 2 * 4);
         }
     }
     let at = format.code_bytes();

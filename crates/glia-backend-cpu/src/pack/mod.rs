@@ -1,19 +1,23 @@
 //! Constant matrices packed into the layout of the best kernel: tiles of 16 output columns, k running inside.
 
+mod all;
 mod format;
-mod memory;
+mod plan;
+mod region;
 #[cfg(test)]
 mod tests;
 
 use std::ops::Range;
 
 use glia_core::quant::dequantize;
-use glia_core::{BackendError, DType, Precision, Tensor};
+use glia_core::{BackendError, Precision, Tensor};
 
+pub(crate) use self::all::pack_all;
 pub(crate) use self::format::Format;
-use self::format::{Block32, store, unpack};
-use self::memory::PackedBytes;
+use self::plan::{Form, Plan};
+use self::region::PackedBytes;
 use crate::isa::Isa;
+use crate::kernels::float::CHUNK_K;
 use crate::kernels::{float, int8};
 
 /// The form of a row of activations that a packed matrix takes.
@@ -32,27 +36,27 @@ pub(crate) enum ActForm {
     Q8 { n_scales: usize, offset: i32 },
 }
 
-/// Elements of k that the f32 kernel converts at a time: one 256-element block at most.
-const CHUNK_K: usize = 256;
-
-enum Form {
-    /// F32, F16 or BF16 as `[tile][k][16]`.
-    Float(DType),
-    /// Integer codes, as `[tile][k / 32]` blocks of [`Format::block_bytes`].
-    Int(Format),
-    /// The rows as the file has them, decoded 16 rows by `CHUNK_K` at a time.
-    Rows(Tensor),
-}
-
 /// A constant matrix of `n` output rows by `k` columns, for `y = x Wᵀ`.
 ///
 /// Each output is computed whole, in one order of k that depends on nothing but the matrix.
 pub struct PackedMatrix {
-    n: usize,
-    k: usize,
+    plan: Plan,
     isa: Isa,
-    form: Form,
+    /// The file's rows, where they are decoded as they are needed.
+    rows: Option<Tensor>,
     data: PackedBytes,
+}
+
+/// Refuses an instruction set that this machine lacks.
+fn check_isa(isa: Isa) -> Result<(), BackendError> {
+    if isa.is_available() {
+        return Ok(());
+    }
+    let op = format!("{} kernels", isa.name());
+    Err(BackendError::UnsupportedOp {
+        backend: "cpu".to_owned(),
+        op,
+    })
 }
 
 impl PackedMatrix {
@@ -65,76 +69,38 @@ impl PackedMatrix {
     /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::UnsupportedOp`] for an instruction set that this
     /// machine lacks, [`BackendError::OutOfMemory`], and device tensors.
     pub fn pack(w: &Tensor, precision: Precision, isa: Isa) -> Result<PackedMatrix, BackendError> {
-        if !isa.is_available() {
-            let op = format!("{} kernels", isa.name());
-            return Err(BackendError::UnsupportedOp {
-                backend: "cpu".to_owned(),
-                op,
-            });
-        }
-        if w.shape().is_empty() {
-            return Err(BackendError::ShapeMismatch {
-                op: "MatMul".to_owned(),
-                reason: "a weight needs at least one dimension, this one is a scalar".to_owned(),
-            });
-        }
-        let k = w.shape().last_dim();
-        let n = w.n_elems().checked_div(k).unwrap_or(0);
-        let dtype = w.dtype();
-        let bytes = w.bytes()?;
-        let tiles = n.div_ceil(Self::TILE);
-        let too_large = |needed_bytes| BackendError::OutOfMemory {
-            what: format!("a packed {dtype} matrix of {n} x {k}"),
-            needed_bytes,
-            limit_bytes: isize::MAX as usize,
-        };
-        let alloc = |per_tile: Option<usize>| {
-            let size = per_tile
-                .and_then(|b| b.checked_mul(tiles))
-                .ok_or_else(|| too_large(usize::MAX))?;
-            PackedBytes::zeroed(size).ok_or_else(|| too_large(size))
-        };
-        let format = Format::of(dtype).filter(|_| precision == Precision::Fast);
-        let (form, data) = if let Some(format) = format {
-            let mut data = alloc((k / 32).checked_mul(format.block_bytes()))?;
-            pack_int(dtype, format, bytes, k, data.as_mut_slice());
-            w.release();
-            (Form::Int(format), data)
-        } else if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-            let size = dtype.block_bytes();
-            let mut data = alloc(k.checked_mul(16 * size))?;
-            pack_float(size, bytes, k, data.as_mut_slice());
-            w.release();
-            (Form::Float(dtype), data)
-        } else {
-            (Form::Rows(w.clone()), alloc(Some(0))?)
-        };
-        Ok(PackedMatrix { n, k, isa, form, data })
+        let mut here = |n: usize, job: &(dyn Fn(usize) + Sync)| (0..n).for_each(job);
+        let mut packed = pack_all(std::slice::from_ref(w), precision, isa, &mut here).map_err(|(_, e)| e)?;
+        Ok(packed.remove(0))
+    }
+
+    fn new(plan: Plan, isa: Isa, rows: Option<Tensor>, data: PackedBytes) -> PackedMatrix {
+        PackedMatrix { plan, isa, rows, data }
     }
 
     /// Output columns.
     pub fn n(&self) -> usize {
-        self.n
+        self.plan.n
     }
 
     /// Length of an activation row.
     pub fn k(&self) -> usize {
-        self.k
+        self.plan.k
     }
 
     /// Bytes of memory that the packed form takes, beyond the tensor it was made from.
     pub fn size_bytes(&self) -> usize {
-        self.data.as_slice().len()
+        self.data.len()
     }
 
     /// Tiles of [`Self::TILE`] columns; the last may be partial.
     pub fn n_tiles(&self) -> usize {
-        self.n.div_ceil(Self::TILE)
+        self.plan.n_tiles()
     }
 
     /// The form of activations that [`Self::run`] takes.
     pub fn act(&self) -> ActKind {
-        match self.form {
+        match self.plan.form {
             Form::Int(_) => ActKind::Q8,
             _ => ActKind::F32,
         }
@@ -142,20 +108,14 @@ impl PackedMatrix {
 
     /// What prepared rows depend on.
     pub(crate) fn act_form(&self) -> ActForm {
-        match self.form {
-            Form::Int(format) => ActForm::Q8 {
-                n_scales: format.n_scales,
-                offset: format.offset,
-            },
-            _ => ActForm::F32,
-        }
+        self.plan.act_form()
     }
 
     /// Bytes of one prepared row: a multiple of 4.
     pub fn act_row_bytes(&self) -> usize {
-        match self.form {
-            Form::Int(_) => self.k / 32 * int8::ACT_BLOCK,
-            _ => self.k * 4,
+        match self.plan.form {
+            Form::Int(_) => self.plan.k / 32 * int8::ACT_BLOCK,
+            _ => self.plan.k * 4,
         }
     }
 
@@ -166,10 +126,10 @@ impl PackedMatrix {
     pub fn prepare_row(&self, x: &[f32], out: &mut [u8]) {
         assert_eq!(
             (x.len(), out.len()),
-            (self.k, self.act_row_bytes()),
+            (self.plan.k, self.act_row_bytes()),
             "lengths of a row and its prepared form"
         );
-        match self.form {
+        match self.plan.form {
             Form::Int(format) => int8::quantize_row(self.isa, x, format, out),
             _ => out.copy_from_slice(bytemuck::cast_slice(x)),
         }
@@ -198,67 +158,70 @@ impl PackedMatrix {
             "bytes of the prepared rows"
         );
         assert!(tiles.end <= self.n_tiles(), "tiles {tiles:?} of {}", self.n_tiles());
-        assert!(bias.is_none_or(|b| b.len() == self.n), "length of the bias");
-        for tile in tiles {
+        assert!(bias.is_none_or(|b| b.len() == self.plan.n), "length of the bias");
+        let put = |row: usize, tile: usize, acc: &[f32; 16]| {
             let first = tile * Self::TILE;
-            let cols = (self.n - first).min(Self::TILE);
-            let put = |row: usize, acc: &[f32; 16]| {
-                let mut values = *acc;
-                if let Some(bias) = bias {
-                    for (v, b) in values.iter_mut().zip(&bias[first..first + cols]) {
-                        *v += b;
-                    }
+            let cols = (self.plan.n - first).min(Self::TILE);
+            let mut values = *acc;
+            if let Some(bias) = bias {
+                for (v, b) in values.iter_mut().zip(&bias[first..first + cols]) {
+                    *v += b;
                 }
-                // SAFETY: `row < m` and `first + cols <= n`: elements that the caller gave us.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(values.as_ptr(), out.add(row * out_stride + first), cols);
-                }
-            };
-            self.run_tile(acts, m, tile, put);
-        }
+            }
+            // SAFETY: `row < m` and `first + cols <= n`: elements that the caller gave us.
+            unsafe {
+                std::ptr::copy_nonoverlapping(values.as_ptr(), out.add(row * out_stride + first), cols);
+            }
+        };
+        self.run_tiles(acts, m, tiles, put);
     }
 
-    fn run_tile(&self, acts: &[u8], m: usize, tile: usize, mut put: impl FnMut(usize, &[f32; 16])) {
-        let data = self.data.as_slice();
-        match &self.form {
-            Form::Int(format) => {
-                let size = self.k / 32 * format.block_bytes();
-                int8::tile(
-                    self.isa,
-                    *format,
-                    &data[tile * size..(tile + 1) * size],
-                    acts,
-                    m,
-                    &mut put,
-                );
-            }
+    fn run_tiles(&self, acts: &[u8], m: usize, tiles: Range<usize>, mut put: impl FnMut(usize, usize, &[f32; 16])) {
+        let Plan { k, tile_bytes, .. } = self.plan;
+        if k == 0 {
+            let all = tiles.flat_map(|tile| (0..m).map(move |row| (row, tile)));
+            return all.for_each(|(row, tile)| put(row, tile, &[0.0; 16]));
+        }
+        let data = &self.data.as_slice()[tiles.start * tile_bytes..tiles.end * tile_bytes];
+        let first = tiles.start;
+        match self.plan.form {
             Form::Float(dtype) => {
-                let size = self.k * 16 * dtype.block_bytes();
-                let tile = &data[tile * size..(tile + 1) * size];
-                let step = 16 * dtype.block_bytes();
-                float::tile(self.isa, self.k, CHUNK_K, acts, m, &mut put, |ks, out| {
-                    float::widen(self.isa, *dtype, &tile[ks.start * step..ks.end * step], out);
-                });
+                let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
+                float::tiles(self.isa, dtype, data, k, acts, m, &mut put);
             }
-            Form::Rows(w) => {
-                let Ok(bytes) = w.bytes() else { return };
-                float::tile(self.isa, self.k, CHUNK_K, acts, m, &mut put, |ks, out| {
-                    self.decode_rows(w.dtype(), bytes, tile, ks, out);
-                });
+            Form::Int(format) => {
+                for (data, tile) in data.chunks_exact(tile_bytes).zip(tiles) {
+                    int8::tile(self.isa, format, data, acts, m, &mut |row, values| {
+                        put(row, tile, values)
+                    });
+                }
+            }
+            Form::Rows => {
+                let Some(Ok(bytes)) = self.rows.as_ref().map(Tensor::bytes) else {
+                    return;
+                };
+                for tile in tiles {
+                    let mut put = |row: usize, values: &[f32; 16]| put(row, tile, values);
+                    float::tile(self.isa, k, acts, m, &mut put, |ks, out| {
+                        self.decode_rows(bytes, tile, ks, out);
+                    });
+                }
             }
         }
     }
 
     /// Columns `ks` of the rows of a tile, decoded and transposed to `[k][16]`.
-    fn decode_rows(&self, dtype: DType, bytes: &[u8], tile: usize, ks: Range<usize>, out: &mut [f32]) {
+    fn decode_rows(&self, bytes: &[u8], tile: usize, ks: Range<usize>, out: &mut [f32]) {
+        let Plan {
+            n, row_bytes, dtype, ..
+        } = self.plan;
         let (elems, size) = dtype.block();
-        let row_bytes = self.k / elems * size;
         let mut line = [0f32; CHUNK_K];
         let line = &mut line[..ks.len()];
-        for lane in 0..16 {
-            let row = tile * 16 + lane;
+        for lane in 0..Self::TILE {
+            let row = tile * Self::TILE + lane;
             line.fill(0.0);
-            if row < self.n {
+            if row < n {
                 let at = row * row_bytes;
                 let raw = &bytes[at + ks.start / elems * size..at + ks.end / elems * size];
                 // Lengths agree by construction: chunks begin and end at whole blocks.
@@ -266,7 +229,7 @@ impl PackedMatrix {
                     line.fill(f32::NAN);
                 }
             }
-            for (o, &v) in out.chunks_exact_mut(16).zip(line.iter()) {
+            for (o, &v) in out.chunks_exact_mut(Self::TILE).zip(line.iter()) {
                 o[lane] = v;
             }
         }
@@ -277,8 +240,13 @@ impl PackedMatrix {
     /// # Errors
     /// [`BackendError::ShapeMismatch`] when `x` is not `m` rows of `k`, or a bias is not `n` long.
     pub fn matmul(&self, x: &[f32], m: usize, bias: Option<&[f32]>) -> Result<Vec<f32>, BackendError> {
-        if m.checked_mul(self.k) != Some(x.len()) || bias.is_some_and(|b| b.len() != self.n) {
-            let reason = format!("{} activations for {m} rows of {}, {} outputs", x.len(), self.k, self.n);
+        if m.checked_mul(self.plan.k) != Some(x.len()) || bias.is_some_and(|b| b.len() != self.plan.n) {
+            let reason = format!(
+                "{} activations for {m} rows of {}, {} outputs",
+                x.len(),
+                self.plan.k,
+                self.plan.n
+            );
             return Err(BackendError::ShapeMismatch {
                 op: "MatMul".to_owned(),
                 reason,
@@ -287,46 +255,14 @@ impl PackedMatrix {
         let row_bytes = self.act_row_bytes();
         let mut acts = vec![0u8; m * row_bytes];
         for row in 0..m {
-            self.prepare_row(&x[row * self.k..][..self.k], &mut acts[row * row_bytes..][..row_bytes]);
+            self.prepare_row(
+                &x[row * self.plan.k..][..self.plan.k],
+                &mut acts[row * row_bytes..][..row_bytes],
+            );
         }
-        let mut out = vec![0f32; m * self.n];
+        let mut out = vec![0f32; m * self.plan.n];
         // SAFETY: `out` holds `m` rows of `n` and is ours alone.
-        unsafe { self.run(&acts, m, 0..self.n_tiles(), bias, out.as_mut_ptr(), self.n) };
+        unsafe { self.run(&acts, m, 0..self.n_tiles(), bias, out.as_mut_ptr(), self.plan.n) };
         Ok(out)
-    }
-}
-
-fn pack_int(dtype: DType, format: Format, bytes: &[u8], k: usize, data: &mut [u8]) {
-    let (elems, size) = dtype.block();
-    let row_bytes = k / elems * size;
-    if row_bytes == 0 {
-        return;
-    }
-    let per = elems / 32;
-    let mut blocks = [Block32::ZERO; 8];
-    let tile_bytes = k / 32 * format.block_bytes();
-    for (row, raw) in bytes.chunks_exact(row_bytes).enumerate() {
-        let tile = &mut data[row / 16 * tile_bytes..][..tile_bytes];
-        for (raw, out) in raw
-            .chunks_exact(size)
-            .zip(tile.chunks_exact_mut(per * format.block_bytes()))
-        {
-            unpack(dtype, raw, &mut blocks[..per]);
-            for (block, out) in blocks.iter().zip(out.chunks_exact_mut(format.block_bytes())) {
-                store(format, row % 16, block, out);
-            }
-        }
-    }
-}
-
-fn pack_float(size: usize, bytes: &[u8], k: usize, data: &mut [u8]) {
-    if k == 0 {
-        return;
-    }
-    for (row, raw) in bytes.chunks_exact(k * size).enumerate() {
-        let tile = &mut data[row / 16 * k * 16 * size..][..k * 16 * size];
-        for (v, out) in raw.chunks_exact(size).zip(tile.chunks_exact_mut(16 * size)) {
-            out[row % 16 * size..][..size].copy_from_slice(v);
-        }
     }
 }

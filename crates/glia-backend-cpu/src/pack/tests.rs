@@ -119,20 +119,71 @@ fn check(w: &[f32], x: &[f32], bias: &[f32], k: usize, got: &[f32], act: ActKind
 
 #[test]
 fn dynamic_products_do_not_depend_on_the_number_of_rows() {
+    use crate::kernels::dynamic::matmul_f32;
     let mut rng = Random(3);
-    let (k, n) = (300, 19);
-    let a: Vec<f32> = (0..512 * k).map(|_| rng.float()).collect();
-    let b: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
-    for transposed in [false, true] {
-        let mut all = vec![0f32; 512 * n];
-        crate::kernels::dynamic::matmul_f32(&a, &b, &mut all, 512, k, n, transposed);
-        let at = |i: usize, j: usize| if transposed { b[j * k + i] } else { b[i * n + j] };
-        let want: f64 = (0..k).map(|i| f64::from(a[5 * k + i]) * f64::from(at(i, 3))).sum();
-        assert!((f64::from(all[5 * n + 3]) - want).abs() < 1e-3);
-        for m in [1, 2, 7, 17, 65] {
-            let mut few = vec![0f32; m * n];
-            crate::kernels::dynamic::matmul_f32(&a[..m * k], &b, &mut few, m, k, n, transposed);
-            assert_eq!(bits(&few), bits(&all[..m * n]), "{m} rows, transposed {transposed}");
+    for (k, n) in [(300, 19), (128, 1), (1, 64), (513, 7)] {
+        let a: Vec<f32> = (0..512 * k).map(|_| rng.float()).collect();
+        let b: Vec<f32> = (0..n * k).map(|_| rng.float()).collect();
+        let product = |m: usize| {
+            let (mut out, mut scratch) = (vec![0f32; m * n], Vec::new());
+            matmul_f32(&a[..m * k], &b, (m, k, n), &mut scratch, |row, values| {
+                out[row * n..][..n].copy_from_slice(values);
+            });
+            out
+        };
+        let all = product(512);
+        for (row, col) in [(0, 0), (5, n - 1), (511, n / 2)] {
+            let want: f64 = (0..k)
+                .map(|i| f64::from(a[row * k + i]) * f64::from(b[col * k + i]))
+                .sum();
+            assert!((f64::from(all[row * n + col]) - want).abs() < 1e-3, "{k} x {n}");
         }
+        for m in [1, 2, 7, 17, 65] {
+            assert_eq!(bits(&product(m)), bits(&all[..m * n]), "{m} rows of {k} x {n}");
+        }
+    }
+}
+
+#[test]
+fn tiles_that_share_nothing_with_others_are_the_same_alone() {
+    let mut rng = Random(11);
+    for dtype in [
+        DType::F32,
+        DType::F16,
+        DType::BF16,
+        DType::Q5_0,
+        DType::Q6_K,
+        DType::IQ4_XS,
+    ] {
+        let (n, k, m) = (83, 256, 9);
+        let (w, _) = weights(dtype, n, k, &mut rng);
+        let x: Vec<f32> = (0..m * k).map(|_| rng.float()).collect();
+        for isa in Isa::all_available() {
+            let p = PackedMatrix::pack(&w, Precision::Fast, isa).unwrap();
+            let all = p.matmul(&x, m, None).unwrap();
+            let size = p.act_row_bytes();
+            let mut acts = vec![0u8; m * size];
+            for (x, acts) in x.chunks_exact(k).zip(acts.chunks_exact_mut(size)) {
+                p.prepare_row(x, acts);
+            }
+            let mut out = vec![f32::NAN; m * n];
+            for tile in (0..p.n_tiles()).rev() {
+                // SAFETY: `out` holds `m` rows of `n` and is ours alone.
+                unsafe { p.run(&acts, m, tile..tile + 1, None, out.as_mut_ptr(), n) };
+            }
+            assert_eq!(bits(&out), bits(&all), "{dtype} {}", isa.name());
+        }
+    }
+}
+
+#[test]
+fn a_matrix_without_columns_gives_its_bias() {
+    for dtype in [DType::F32, DType::Q8_0] {
+        let w = Tensor::from_bytes(dtype, [3, 0], &[]).unwrap();
+        let p = PackedMatrix::pack(&w, Precision::Fast, Isa::detect()).unwrap();
+        assert_eq!(
+            p.matmul(&[], 2, Some(&[1.0, 2.0, 3.0])).unwrap(),
+            [1.0, 2.0, 3.0, 1.0, 2.0, 3.0]
+        );
     }
 }

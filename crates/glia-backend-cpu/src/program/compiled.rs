@@ -11,9 +11,9 @@ use glia_core::{
 
 use super::builder::{Builder, Lowered, is_weight};
 use super::run::{Runner, run_step};
-use crate::error::{NAME, invalid};
+use crate::error::NAME;
 use crate::isa::Isa;
-use crate::pack::PackedMatrix;
+use crate::pack::{PackedMatrix, pack_all};
 use crate::simd::Level;
 use crate::state::{KvLayout, SequencePool};
 use crate::threads::Team;
@@ -81,30 +81,35 @@ fn pack_weights(
             jobs.push((c, instr));
         }
     }
-    let results: Vec<OnceLock<Result<PackedMatrix, BackendError>>> = jobs.iter().map(|_| OnceLock::new()).collect();
-    let pack = |i: usize| -> Result<PackedMatrix, BackendError> {
-        let (id, _) = jobs[i];
-        let tensor = options.consts.tensor(id)?;
-        segment.check_weight(id, &tensor)?;
-        let packed = PackedMatrix::pack(&tensor, options.precision, isa)?;
-        Ok(packed)
+    let named = |i: usize, e: BackendError| match jobs.get(i) {
+        Some((_, instr)) => e.at(NAME, &instr.node, "matmul"),
+        None => e,
     };
+    let mut weights = Vec::with_capacity(jobs.len());
+    for (i, (id, _)) in jobs.iter().enumerate() {
+        let tensor = options.consts.tensor(*id).map_err(|e| named(i, e))?;
+        segment.check_weight(*id, &tensor).map_err(|e| named(i, e))?;
+        weights.push(tensor);
+    }
     let turn = team.take_turn();
-    team.for_each(&turn, jobs.len(), &|i| {
-        let result = catch_unwind(AssertUnwindSafe(|| pack(i)));
-        let result = result.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic)));
-        // Each index is handed out once, so the cell is empty.
-        let _ = results[i].set(result);
+    let panicked = OnceLock::new();
+    let packed = pack_all(&weights, options.precision, isa, &mut |n, job| {
+        team.for_each(&turn, n, &|i| {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(i))) {
+                let _ = panicked.set(BackendError::panicked(&*panic));
+            }
+        });
     });
     drop(turn);
-    let mut packed = HashMap::with_capacity(jobs.len());
-    for ((id, instr), result) in jobs.iter().zip(results) {
-        let result = result
-            .into_inner()
-            .unwrap_or_else(|| Err(invalid("matmul", "the weight was not packed")));
-        packed.insert(*id, Arc::new(result.map_err(|e| e.at(NAME, &instr.node, "matmul"))?));
+    if let Some(e) = panicked.into_inner() {
+        return Err(e);
     }
-    Ok(packed)
+    let packed = packed.map_err(|(i, e)| named(i, e))?;
+    Ok(jobs
+        .iter()
+        .map(|(id, _)| *id)
+        .zip(packed.into_iter().map(Arc::new))
+        .collect())
 }
 
 impl Program for CompiledProgram {

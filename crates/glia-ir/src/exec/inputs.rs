@@ -129,7 +129,7 @@ fn convert(name: &str, ty: &ValueType, sizes: &Sizes, tensor: &Tensor) -> Result
         name: name.to_owned(),
         reason,
     };
-    tensor.bytes().map_err(|e| bad(e.to_string()))?;
+    tensor.check_on_host().map_err(|e| bad(e.to_string()))?;
     let shape = ty
         .shape(sizes)
         .ok_or_else(|| bad(format!("{ty} is too large to address")))?;

@@ -116,7 +116,7 @@ pub(super) fn read(graph: &Graph, id: Vid, source: &dyn WeightSource) -> Result<
             got: ValueType::fixed(tensor.dtype(), tensor.shape()),
         });
     }
-    tensor.bytes().map_err(|e| ExecError::WeightRead {
+    tensor.check_on_host().map_err(|e| ExecError::WeightRead {
         name: value.name.clone(),
         source: Box::new(e),
     })?;

@@ -2,12 +2,18 @@
 
 use std::arch::x86_64::*;
 
-use super::int8::ACT_BLOCK;
+use crate::kernels::int8::ACT_BLOCK;
 use crate::pack::Format;
 
 /// One tile for `m` prepared rows.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-pub(super) fn int8_tile(format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut impl FnMut(usize, &[f32; 16])) {
+pub(in crate::kernels) fn tile(
+    format: Format,
+    tile: &[u8],
+    acts: &[u8],
+    m: usize,
+    put: &mut impl FnMut(usize, &[f32; 16]),
+) {
     match (format.bits, format.has_min, format.n_scales) {
         (4, false, _) => rows::<4, false, 1>(format, tile, acts, m, put),
         (4, true, _) => rows::<4, true, 1>(format, tile, acts, m, put),

@@ -1,0 +1,4 @@
+//! Kernels for AVX-512.
+
+pub(super) mod float;
+pub(super) mod int8;

@@ -1,0 +1,158 @@
+//! The packed form of a matrix before its memory exists: which form, how many bytes, and the filling of a few tiles.
+
+use std::ops::Range;
+
+use glia_core::{BackendError, DType, Precision, Shape};
+
+use super::format::{Block32, Format, store, unpack};
+use super::{ActForm, PackedMatrix};
+
+/// How a matrix is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// F32, F16 or BF16 as `[tile][k][16]`.
+    Float(DType),
+    /// Integer codes, as `[tile][k / 32]` blocks of [`Format::block_bytes`].
+    Int(Format),
+    /// The rows as the file has them, decoded 16 rows by some columns at a time.
+    Rows,
+}
+
+/// Geometry of a packed matrix of `n` rows by `k` columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub n: usize,
+    pub k: usize,
+    pub dtype: DType,
+    pub form: Form,
+    /// Bytes of a tile of 16 rows.
+    pub tile_bytes: usize,
+    /// Bytes of a row in the file.
+    pub row_bytes: usize,
+}
+
+impl Plan {
+    /// A plan for a weight `[.., n, k]`; leading dimensions are folded into n.
+    ///
+    /// # Errors
+    /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::OutOfMemory`] for sizes beyond an address space.
+    pub(super) fn new(dtype: DType, shape: &Shape, precision: Precision) -> Result<Plan, BackendError> {
+        if shape.is_empty() {
+            return Err(BackendError::ShapeMismatch {
+                op: "MatMul".to_owned(),
+                reason: "a weight needs at least one dimension, this one is a scalar".to_owned(),
+            });
+        }
+        let k = shape.last_dim();
+        let n: usize = shape[..shape.rank() - 1].iter().product();
+        let format = Format::of(dtype).filter(|_| precision == Precision::Fast);
+        let form = match (format, dtype) {
+            (Some(format), _) => Form::Int(format),
+            (None, DType::F32 | DType::F16 | DType::BF16) => Form::Float(dtype),
+            _ => Form::Rows,
+        };
+        let tile_bytes = match form {
+            Form::Int(format) => (k / 32).checked_mul(format.block_bytes()),
+            Form::Float(dtype) => k.checked_mul(PackedMatrix::TILE * dtype.block_bytes()),
+            Form::Rows => Some(0),
+        };
+        let total = tile_bytes.and_then(|b| b.checked_mul(n.div_ceil(PackedMatrix::TILE)));
+        let (Some(tile_bytes), Some(_)) = (tile_bytes, total) else {
+            return Err(too_large(dtype, n, k, usize::MAX));
+        };
+        let (elems, size) = dtype.block();
+        Ok(Plan {
+            n,
+            k,
+            dtype,
+            form,
+            tile_bytes,
+            row_bytes: k / elems * size,
+        })
+    }
+
+    pub(super) fn n_tiles(&self) -> usize {
+        self.n.div_ceil(PackedMatrix::TILE)
+    }
+
+    /// Bytes of the packed form.
+    pub(super) fn bytes(&self) -> usize {
+        self.n_tiles() * self.tile_bytes
+    }
+
+    pub(super) fn act_form(&self) -> ActForm {
+        match self.form {
+            Form::Int(format) => ActForm::Q8 {
+                n_scales: format.n_scales,
+                offset: format.offset,
+            },
+            _ => ActForm::F32,
+        }
+    }
+
+    /// Bytes of the file that the rows of `tiles` take.
+    pub(super) fn source(&self, tiles: Range<usize>) -> Range<usize> {
+        let row = |tile: usize| (tile * PackedMatrix::TILE).min(self.n) * self.row_bytes;
+        row(tiles.start)..row(tiles.end)
+    }
+
+    /// Packs some tiles: `source` is what [`Plan::source`] says, `out` their zeroed bytes.
+    pub(super) fn fill(&self, source: &[u8], out: &mut [u8]) {
+        if self.row_bytes == 0 || self.tile_bytes == 0 {
+            return;
+        }
+        let rows = source.chunks(self.row_bytes * PackedMatrix::TILE);
+        for (rows, tile) in rows.zip(out.chunks_exact_mut(self.tile_bytes)) {
+            match self.form {
+                Form::Int(format) => self.fill_int(format, rows, tile),
+                Form::Float(dtype) => match dtype.block_bytes() {
+                    4 => transpose::<4>(rows, self.k, tile),
+                    _ => transpose::<2>(rows, self.k, tile),
+                },
+                Form::Rows => {}
+            }
+        }
+    }
+
+    fn fill_int(&self, format: Format, rows: &[u8], tile: &mut [u8]) {
+        let (elems, size) = self.dtype.block();
+        let per = elems / 32;
+        let mut blocks = [Block32::ZERO; 8];
+        for (lane, row) in rows.chunks_exact(self.row_bytes).enumerate() {
+            let outs = tile.chunks_exact_mut(per * format.block_bytes());
+            for (raw, out) in row.chunks_exact(size).zip(outs) {
+                unpack(self.dtype, raw, &mut blocks[..per]);
+                for (block, out) in blocks.iter().zip(out.chunks_exact_mut(format.block_bytes())) {
+                    store(format, lane, block, out);
+                }
+            }
+        }
+    }
+}
+
+/// Rows of `k` elements of `SIZE` bytes to `[k][16]`.
+fn transpose<const SIZE: usize>(rows: &[u8], k: usize, tile: &mut [u8]) {
+    // A strip of columns at a time, so that the strip's lines of the tile stay in the first-level cache.
+    const STRIP: usize = 64;
+    let (tile, _) = tile.as_chunks_mut::<SIZE>();
+    for first in (0..k).step_by(STRIP) {
+        let last = k.min(first + STRIP);
+        for (lane, row) in rows.chunks_exact(k * SIZE).enumerate() {
+            let row = &row.as_chunks::<SIZE>().0[first..last];
+            let out = tile[first * PackedMatrix::TILE + lane..]
+                .iter_mut()
+                .step_by(PackedMatrix::TILE);
+            for (v, out) in row.iter().zip(out) {
+                *out = *v;
+            }
+        }
+    }
+}
+
+pub(super) fn too_large(dtype: DType, n: usize, k: usize, needed_bytes: usize) -> BackendError {
+    BackendError::OutOfMemory {
+        what: format!("a packed {dtype} matrix of {n} x {k}"),
+        needed_bytes,
+        limit_bytes: isize::MAX as usize,
+    }
+}
