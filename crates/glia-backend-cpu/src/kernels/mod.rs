@@ -3,5 +3,6 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 pub(crate) mod dynamic;
+pub(crate) mod exact;
 pub(crate) mod float;
 pub(crate) mod int8;

@@ -1,6 +1,6 @@
 //! Integer forms of quantised rows: unsigned codes, one or two scales and perhaps a minimum per 32 elements.
 
-use glia_core::DType;
+use glia_core::{DType, Precision};
 use half::f16;
 
 /// What the tiles of a quantised matrix hold: `value = scale * (code - offset) + min`.
@@ -14,11 +14,13 @@ pub(crate) struct Format {
     pub n_scales: usize,
     /// Subtracted from each code.
     pub offset: i32,
+    /// Scales and minima are kept as F32 rather than F16, so that values are exact; activations are F32 then.
+    pub exact: bool,
 }
 
 impl Format {
     /// The integer form of a dtype; `None` where rows are decoded to f32 instead.
-    pub(crate) fn of(dtype: DType) -> Option<Format> {
+    pub(crate) fn of(dtype: DType, precision: Precision) -> Option<Format> {
         let (bits, has_min, n_scales, offset) = match dtype {
             DType::Q4_0 => (4, false, 1, 8),
             DType::Q4_1 => (4, true, 1, 0),
@@ -35,6 +37,7 @@ impl Format {
             has_min,
             n_scales,
             offset,
+            exact: precision == Precision::Exact,
         })
     }
 
@@ -47,9 +50,24 @@ impl Format {
         }
     }
 
-    /// Bytes of one block of a tile: codes, then f16 scales, then f16 minima, 16 lanes each.
+    /// Bytes of the scales, or of the minima, of 16 rows.
+    const fn lane_bytes(self) -> usize {
+        if self.exact { 64 } else { 32 }
+    }
+
+    /// Where in a block the scales `s` begin.
+    pub(crate) const fn scale_at(self, s: usize) -> usize {
+        self.code_bytes() + s * self.lane_bytes()
+    }
+
+    /// Where in a block the minima begin, if there are any.
+    pub(crate) const fn min_at(self) -> usize {
+        self.scale_at(self.n_scales)
+    }
+
+    /// Bytes of one block of a tile: codes, then scales, then minima, 16 lanes each.
     pub(crate) const fn block_bytes(self) -> usize {
-        self.code_bytes() + 32 * self.n_scales + if self.has_min { 32 } else { 0 }
+        self.min_at() + if self.has_min { self.lane_bytes() } else { 0 }
     }
 }
 
@@ -57,20 +75,20 @@ impl Format {
 #[derive(Clone, Copy)]
 pub(super) struct Block32 {
     pub codes: [u8; 32],
-    pub scales: [f16; 2],
-    pub min: f16,
+    pub scales: [f32; 2],
+    pub min: f32,
 }
 
 impl Block32 {
     pub(super) const ZERO: Block32 = Block32 {
         codes: [0; 32],
-        scales: [f16::ZERO; 2],
-        min: f16::ZERO,
+        scales: [0.0; 2],
+        min: 0.0,
     };
 }
 
-fn half_at(b: &[u8], at: usize) -> f16 {
-    f16::from_le_bytes([b[at], b[at + 1]])
+fn half_at(b: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
 }
 
 fn split_nibbles(q: &[u8], codes: &mut [u8; 32]) {
@@ -128,13 +146,13 @@ pub(super) fn unpack(dtype: DType, b: &[u8], out: &mut [Block32]) {
 }
 
 fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
-    let (d, dmin) = (half_at(b, 0).to_f32(), half_at(b, 2).to_f32());
+    let (d, dmin) = (half_at(b, 0), half_at(b, 2));
     let five = dtype == DType::Q5_K;
     let q = if five { &b[48..] } else { &b[16..] };
     for (j, o) in out.iter_mut().enumerate().take(8) {
         let (sc, m) = scale_min(&b[4..16], j);
-        o.scales = [f16::from_f32(d * f32::from(sc)); 2];
-        o.min = f16::from_f32(-(dmin * f32::from(m)));
+        o.scales = [d * f32::from(sc); 2];
+        o.min = -(dmin * f32::from(m));
         for i in 0..32 {
             let high = if five { (b[16 + i] >> j & 1) << 4 } else { 0 };
             o.codes[i] = (q[j / 2 * 32 + i] >> (j % 2 * 4) & 15) | high;
@@ -143,7 +161,7 @@ fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
 }
 
 fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
-    let d = half_at(b, 208).to_f32();
+    let d = half_at(b, 208);
     for (j, o) in out.iter_mut().enumerate().take(8) {
         let (half, part) = (j / 4, j % 4);
         for i in 0..32 {
@@ -151,8 +169,8 @@ fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
             let high = b[128 + half * 32 + i] >> (part * 2) & 3;
             o.codes[i] = low | high << 4;
         }
-        o.scales = [0, 1].map(|s| f16::from_f32(d * f32::from(b[192 + j * 2 + s] as i8)));
-        o.min = f16::ZERO;
+        o.scales = [0, 1].map(|s| d * f32::from(b[192 + j * 2 + s] as i8));
+        o.min = 0.0;
     }
 }
 
@@ -184,11 +202,17 @@ pub(super) fn store(format: Format, row: usize, b: &Block32, tile: &mut [u8]) {
             tile[256 + g * 8 + row / 2] |= (high as u8) << (row % 2 * 4);
         }
     }
-    let at = format.code_bytes();
+    let mut put = |at: usize, value: f32| {
+        if format.exact {
+            tile[at + row * 4..][..4].copy_from_slice(&value.to_le_bytes());
+        } else {
+            tile[at + row * 2..][..2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
+        }
+    };
     for s in 0..format.n_scales {
-        tile[at + s * 32 + row * 2..][..2].copy_from_slice(&b.scales[s].to_le_bytes());
+        put(format.scale_at(s), b.scales[s]);
     }
     if format.has_min {
-        tile[at + format.n_scales * 32 + row * 2..][..2].copy_from_slice(&b.min.to_le_bytes());
+        put(format.min_at(), b.min);
     }
 }

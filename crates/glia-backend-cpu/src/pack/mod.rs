@@ -18,7 +18,8 @@ use self::plan::{Form, Plan};
 use self::region::PackedBytes;
 use crate::isa::Isa;
 use crate::kernels::float::CHUNK_K;
-use crate::kernels::{float, int8};
+use crate::kernels::{exact, float, int8};
+use crate::simd::Level;
 
 /// The form of a row of activations that a packed matrix takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,9 +101,9 @@ impl PackedMatrix {
 
     /// The form of activations that [`Self::run`] takes.
     pub fn act(&self) -> ActKind {
-        match self.plan.form {
-            Form::Int(_) => ActKind::Q8,
-            _ => ActKind::F32,
+        match self.act_form() {
+            ActForm::Q8 { .. } => ActKind::Q8,
+            ActForm::F32 => ActKind::F32,
         }
     }
 
@@ -113,9 +114,9 @@ impl PackedMatrix {
 
     /// Bytes of one prepared row: a multiple of 4.
     pub fn act_row_bytes(&self) -> usize {
-        match self.plan.form {
-            Form::Int(_) => self.plan.k / 32 * int8::ACT_BLOCK,
-            _ => self.plan.k * 4,
+        match self.act() {
+            ActKind::Q8 => self.plan.k / 32 * int8::ACT_BLOCK,
+            ActKind::F32 => self.plan.k * 4,
         }
     }
 
@@ -130,7 +131,7 @@ impl PackedMatrix {
             "lengths of a row and its prepared form"
         );
         match self.plan.form {
-            Form::Int(format) => int8::quantize_row(self.isa, x, format, out),
+            Form::Int(format) if !format.exact => int8::quantize_row(self.isa, x, format, out),
             _ => out.copy_from_slice(bytemuck::cast_slice(x)),
         }
     }
@@ -191,6 +192,11 @@ impl PackedMatrix {
             }
             Form::Int(format) => {
                 for (data, tile) in data.chunks_exact(tile_bytes).zip(tiles) {
+                    if format.exact {
+                        let put = &mut |row: usize, values: &[f32; 16]| put(row, tile, values);
+                        exact::tile(Level::of(self.isa), format, data, acts, m, put);
+                        continue;
+                    }
                     int8::tile(self.isa, format, data, acts, m, &mut |row, values| {
                         put(row, tile, values)
                     });

@@ -45,7 +45,7 @@ impl Plan {
         }
         let k = shape.last_dim();
         let n: usize = shape[..shape.rank() - 1].iter().product();
-        let format = Format::of(dtype).filter(|_| precision == Precision::Fast);
+        let format = Format::of(dtype, precision);
         let form = match (format, dtype) {
             (Some(format), _) => Form::Int(format),
             (None, DType::F32 | DType::F16 | DType::BF16) => Form::Float(dtype),
@@ -82,7 +82,7 @@ impl Plan {
 
     pub(super) fn act_form(&self) -> ActForm {
         match self.form {
-            Form::Int(format) => ActForm::Q8 {
+            Form::Int(format) if !format.exact => ActForm::Q8 {
                 n_scales: format.n_scales,
                 offset: format.offset,
             },
