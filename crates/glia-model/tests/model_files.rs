@@ -323,6 +323,30 @@ fn files_that_cannot_run_are_listed() {
     assert!(contents.tensors()[0].contains("strange") && contents.tensors()[0].contains("[2, 3]"));
     assert_eq!(contents.metadata()[0].0, "general.architecture");
 
+    // Control characters of a file stay in the file, and so do pages of text.
+    let mut w = GgufWriter::new();
+    let name = format!("\u{1b}[31m{}", "x".repeat(1 << 20));
+    w.key("general.name", WriteValue::Str(name));
+    folder.write("m.gguf", w.finish());
+    let contents = Contents::open(&path, true).unwrap();
+    let (card, metadata) = (contents.card("odd").to_string(), contents.metadata());
+    assert!(
+        card.len() < 1000 && !card.contains('\u{1b}') && card.contains("more bytes"),
+        "{card}"
+    );
+    assert!(metadata[0].1.len() < 70_000 && !metadata[0].1.contains('\u{1b}'));
+
+    // A model lacks its keys and holds what no program here knows: the type is named.
+    let mut bytes = tiny_llama(2, true, "gpt-2").without("llama.embedding_length").finish();
+    let name = b"blk.1.attn_q.weight";
+    let at = bytes.windows(name.len()).position(|w| w == name).unwrap() + name.len() + 4 + 2 * 8;
+    bytes[at..at + 4].copy_from_slice(&200u32.to_le_bytes());
+    folder.write("m.gguf", bytes);
+    let error = ModelFile::open(&path, &Options::default()).err().unwrap().to_string();
+    for part in ["`blk.1.attn_q.weight`", "type 200 is unknown", "supported: F32"] {
+        assert!(error.contains(part), "`{error}` does not say `{part}`");
+    }
+
     // A dtype that no op takes, in a folder.
     let header = r#"{"odd":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}}"#;
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();

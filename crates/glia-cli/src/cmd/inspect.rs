@@ -50,6 +50,7 @@ fn list(located: &Located, options: &Options, args: &InspectArgs, error: CliErro
     };
     let mut out = ui::stdout();
     if args.tensors || args.metadata {
+        ui::note(error.to_string());
         lists(&mut out, args, contents.tensors(), contents.metadata())?;
     } else {
         write!(out, "{}", contents.card(&error.to_string()))?;

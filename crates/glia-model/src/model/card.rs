@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::ModelFile;
-use super::source::Files;
+use super::source::{Files, printable};
 use crate::tokenizer::Tokenizer;
 
 /// The summary of a model file.
@@ -60,7 +60,7 @@ pub(super) fn head(f: &mut fmt::Formatter<'_>, path: &str, files: &Files, family
             writeln!(f, "format      GGUF v{}, {} file(s)", file.version(), file.n_parts())?;
             for key in ["general.name", "general.license"] {
                 if let Ok(Some(text)) = file.opt_str(key) {
-                    writeln!(f, "{:<11} {text}", key.trim_start_matches("general."))?;
+                    writeln!(f, "{:<11} {}", key.trim_start_matches("general."), printable(text))?;
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::source::Files;
+use super::source::{Files, printable};
 use super::{ModelError, card};
 use crate::gguf::GgufFile;
 
@@ -45,12 +45,10 @@ impl Contents {
     /// A summary that says why these files cannot be run.
     pub fn card(&self, problem: &str) -> impl fmt::Display {
         // The summary names the file already.
-        let problem = problem
-            .strip_prefix(&self.path)
-            .map_or(problem, |p| p.trim_start_matches(": "));
+        let problem = problem.strip_prefix(&format!("{}: ", self.path)).unwrap_or(problem);
         std::fmt::from_fn(move |f| {
             let architecture = match &self.files {
-                Files::Gguf { arch, .. } if !arch.is_empty() => format!("{arch}: "),
+                Files::Gguf { arch, .. } if !arch.is_empty() => format!("{}: ", printable(arch)),
                 _ => String::new(),
             };
             card::head(

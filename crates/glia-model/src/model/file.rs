@@ -126,7 +126,14 @@ impl ModelFile {
             file: path.clone(),
             source,
         };
-        let spec = family::gguf::spec(&file).map_err(family)?;
+        let spec = family::gguf::spec(&file).map_err(|source| {
+            // Where the file holds what is not known here at all, that is the first thing to say.
+            let strange = file.tensors().iter().find(|t| t.dtype.is_none());
+            match strange.and_then(|t| file.tensor(&t.name).err()) {
+                Some(error) => ModelError::Gguf(error),
+                None => family(source),
+            }
+        })?;
         let tokens = file
             .opt_array("tokenizer.ggml.tokens")?
             .map_or(0, |tokens| tokens.len());

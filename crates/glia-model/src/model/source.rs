@@ -23,6 +23,20 @@ pub(super) enum Files {
     Safetensors(SafetensorsFile),
 }
 
+/// A text of a file as it may go to a terminal: no control characters, no pages of it.
+pub(super) fn printable(text: &str) -> String {
+    const MOST: usize = 200;
+    let shown = &text[..text.floor_char_boundary(MOST)];
+    let mut line: String = shown
+        .chars()
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect();
+    if shown.len() < text.len() {
+        line += &format!(".. and {} more bytes", text.len() - shown.len());
+    }
+    line
+}
+
 /// The tensors of one type.
 pub(super) struct Kind {
     pub name: String,
@@ -77,6 +91,7 @@ impl Files {
             } else {
                 "not supported".to_owned()
             };
+            let name = printable(name);
             format!("{name:<48} {dtype:<8} {:<20} {size}", format!("{shape:?}"))
         };
         match self {
@@ -104,7 +119,7 @@ impl Files {
     /// Metadata entries as text.
     pub fn metadata(&self) -> Vec<(String, String)> {
         match self {
-            Files::Gguf { file, .. } => file.metadata().map(|(k, v)| (k.to_owned(), v.to_string())).collect(),
+            Files::Gguf { file, .. } => file.metadata().map(|(k, v)| (printable(k), format!("{v:#}"))).collect(),
             Files::Safetensors(_) => Vec::new(),
         }
     }
