@@ -21,6 +21,7 @@ pub fn of(error: &(dyn Error + 'static)) -> Option<String> {
 
 fn of_model(error: &ModelError) -> Option<String> {
     match error {
+        ModelError::InFile { source, .. } => of_model(source),
         ModelError::Tokenizer(TokenizerError::UnknownPre { .. }) => Some(
             "`--pre-tokenizer NAME` splits text as one of these does; another than the model was trained with gives \
              worse answers"

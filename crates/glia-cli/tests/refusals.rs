@@ -9,13 +9,9 @@ use support::{demo_file, demo_with, fails, folder, glia, out, run, text};
 #[test]
 fn missing_weights_are_told_of_before_memory() {
     for (key, value, said) in [
-        ("llama.block_count", 100_000, "model.layers.4.input_layernorm.weight"),
-        (
-            "llama.block_count",
-            i32::MAX as u32,
-            "model.layers.4.input_layernorm.weight",
-        ),
-        ("llama.feed_forward_length", i32::MAX as u32, "mlp.gate_proj.weight"),
+        ("llama.block_count", 100_000, "blk.4.attn_norm.weight"),
+        ("llama.block_count", i32::MAX as u32, "blk.4.attn_norm.weight"),
+        ("llama.feed_forward_length", i32::MAX as u32, "ffn_gate.weight"),
     ] {
         let path = demo_with(key, value);
         let path = path.to_str().unwrap();
@@ -137,8 +133,15 @@ fn folders_that_are_no_models_say_what_is_missing() {
 fn errors_name_their_file_once() {
     let path = demo_with("llama.attention.head_count", 0);
     let path = path.to_str().unwrap();
-    let error = fails(glia(&["inspect", path], b""), 1, &[path]);
+    let error = fails(glia(&["inspect", path, "--plan"], b""), 1, &[path]);
     assert_eq!(error.matches(path).count(), 1, "{error}");
+    // What cannot be run is listed all the same, with the reason.
+    let card = out(glia(&["inspect", path], b""));
+    assert!(
+        card.contains("llama.attention.head_count") && card.contains("Q8_0"),
+        "{card}"
+    );
+    assert!(out(glia(&["inspect", path, "--tensors"], b"")).contains("blk.0.attn_q.weight"));
 }
 
 #[cfg(unix)]

@@ -23,5 +23,5 @@ pub mod tokenizer;
 pub mod weights;
 
 pub use generate::{Event, FinishReason, GenerateParams, Generation};
-pub use model::{Model, ModelError, ModelFile, ModelSession, Options, WantedRows};
+pub use model::{Contents, Model, ModelError, ModelFile, ModelSession, Options, WantedRows};
 pub use sample::SampleParams;

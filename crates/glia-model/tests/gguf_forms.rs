@@ -12,6 +12,7 @@ use glia_ir::{ExecConfig, GraphExecutor, RunOptions, WantedRows};
 use glia_model::gguf::GgufFile;
 use glia_model::{ModelFile, Options};
 use serde_json::Value;
+use support::to_gguf::Form;
 
 fn goldens() -> Vec<PathBuf> {
     let repo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens");
@@ -57,9 +58,12 @@ fn both_forms_give_the_same_bits() {
             continue;
         }
         let hf = ModelFile::open(&folder, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e}"));
-        let bytes: &'static [u8] = Box::leak(support::to_gguf::convert(&hf, &config, arch).into_boxed_slice());
-        let gguf = GgufFile::from_source(&format!("{name}.gguf"), Arc::new(bytes)).unwrap();
-        let gguf = ModelFile::from_gguf(gguf).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let open = |form| {
+            let bytes = support::to_gguf::convert(&hf, &config, arch, form);
+            let gguf = GgufFile::from_source(&format!("{name}.gguf"), Arc::new(bytes)).unwrap();
+            ModelFile::from_gguf(gguf).unwrap_or_else(|e| panic!("{name}: {e}"))
+        };
+        let gguf = open(Form::Usual);
         assert_eq!(gguf.spec().ropes, hf.spec().ropes, "{name}");
         let ids: Vec<i32> = golden["input_ids"]
             .as_array()
@@ -68,6 +72,8 @@ fn both_forms_give_the_same_bits() {
             .map(|v| v.as_i64().unwrap() as i32)
             .collect();
         let cpu: Arc<dyn Backend> = Arc::new(glia_backend_cpu::CpuBackend::new().unwrap());
+        let other = logits(&open(Form::Other), &ids, Arc::clone(&cpu));
+        assert!(other == logits(&gguf, &ids, Arc::clone(&cpu)), "{name}: other form");
         for backend in [cpu, Arc::new(ReferenceBackend) as Arc<dyn Backend>] {
             let name = format!("{name} on {}", backend.name());
             let (a, b) = (logits(&hf, &ids, Arc::clone(&backend)), logits(&gguf, &ids, backend));

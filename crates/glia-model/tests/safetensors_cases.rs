@@ -115,6 +115,41 @@ fn headers_beyond_the_cap_are_refused_with_the_cap() {
 }
 
 #[test]
+fn the_tensor_at_fault_is_named() {
+    let folder = Folder::new("fault");
+    let whole = file(&[("a", &[2]), ("w", &[4])]);
+    let header_len = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
+    let text = String::from_utf8(whole[8..8 + header_len].to_vec()).unwrap();
+    let write = |from: &str, to: &str| {
+        assert!(text.contains(from));
+        let header = text.replace(from, to);
+        let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(header.as_bytes());
+        bytes.extend(&whole[8 + header_len..]);
+        folder.write("m.safetensors", bytes)
+    };
+    for (from, to, says) in [
+        ("[4]", "[5]", "needs 20 bytes, the header gives it 16"),
+        ("[4]", "[-1]", "entry in the header is damaged"),
+        ("[4]", "[4294967296,4294967296,16]", "overflow"),
+        ("[8,24]", "[8,99]", "from byte 8 to 99, the file holds 24"),
+        ("[8,24]", "[24,8]", "from byte 24 to 8"),
+        ("[8,24]", "[8]", "entry in the header is damaged"),
+    ] {
+        refused(&write(from, to), &["tensor `w`", says]);
+    }
+    let twice = r#","w":{"dtype":"F32","shape":[4],"data_offsets":[8,24]}}"#;
+    refused(&write("}}", &format!("}}{twice}")), &["tensor `w`", "twice"]);
+    // A header of 60 bytes begins like a page.
+    let mut bytes = 60u64.to_le_bytes().to_vec();
+    bytes.extend([b' '; 60]);
+    let error = SafetensorsFile::open(&folder.write("p.safetensors", bytes), true)
+        .err()
+        .unwrap();
+    assert!(!error.to_string().contains("HTML"), "{error}");
+}
+
+#[test]
 fn indexes_that_do_not_match_the_shards_are_refused() {
     let folder = Folder::new("index");
     folder.write("1.safetensors", file(&[("a", &[2])]));

@@ -106,10 +106,12 @@ pub fn open_file(located: &Located, options: &Options) -> Result<ModelFile, CliE
 
 /// Prepares an open file; errors name it.
 pub fn load(located: &Located, file: ModelFile, options: Options) -> Result<Model, CliError> {
-    Model::load(file, options).map_err(|e| match located {
+    let model = Model::load(file, options).map_err(|e| match located {
         Located::Path(path) => CliError::from(e).of_file(path),
         Located::Demo => e.into(),
-    })
+    })?;
+    model.warnings().iter().for_each(ui::note);
+    Ok(model)
 }
 
 /// A folder without one of the files that make it a model, and what to do.
@@ -135,7 +137,7 @@ fn check_folder(folder: &Path) -> Result<(), CliError> {
             ),
         };
     }
-    if !folder.join("tokenizer.json").exists() {
+    if !folder.join("tokenizer.json").exists() && !folder.join("tokenizer.model").exists() {
         return fail(
             "holds no tokenizer.json: copy it from where the model came from, or save it there with \
              AutoTokenizer.from_pretrained(...).save_pretrained(folder)"

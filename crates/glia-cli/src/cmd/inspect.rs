@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 use std::io::Write;
 
 use clap::ValueEnum;
+use glia_cli::fetch::Located;
+use glia_model::{Contents, Options};
 
 use super::engine;
 use crate::args::{GraphForm, InspectArgs};
@@ -15,7 +17,11 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
     let (model, graph) = words(&args.model, args.form.as_deref(), args.graph)?;
     let options = engine::options(&args.engine, args.ctx)?;
     let located = engine::locate(Some(model), false)?;
-    let file = engine::open_file(&located, &options)?;
+    let file = match engine::open_file(&located, &options) {
+        Ok(file) => file,
+        Err(error) if graph.is_none() && !args.plan => return list(&located, &options, args, error),
+        Err(error) => return Err(error),
+    };
     let mut out = ui::stdout();
     if let Some(form) = graph {
         let graph = file.graph()?;
@@ -24,16 +30,7 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
             GraphForm::Dot => write!(out, "{}", graph.to_dot())?,
         }
     }
-    if args.tensors {
-        for tensor in file.tensors() {
-            writeln!(out, "{tensor}")?;
-        }
-    }
-    if args.metadata {
-        for (key, value) in file.metadata() {
-            writeln!(out, "{key} = {value}")?;
-        }
-    }
+    lists(&mut out, args, file.tensors(), file.metadata())?;
     if args.plan {
         let model = engine::load(&located, file, options)?;
         write!(out, "{}", model.plan())?;
@@ -41,6 +38,43 @@ pub fn run(args: &InspectArgs) -> Result<(), CliError> {
         write!(out, "{}", file.card())?;
     }
     Ok(out.finish()?)
+}
+
+/// Lists a file that makes no model that can run, and says why it does not; `error` where it cannot even be listed.
+fn list(located: &Located, options: &Options, args: &InspectArgs, error: CliError) -> Result<(), CliError> {
+    let Located::Path(path) = located else {
+        return Err(error);
+    };
+    let Ok(contents) = Contents::open(path, options.mmap) else {
+        return Err(error);
+    };
+    let mut out = ui::stdout();
+    if args.tensors || args.metadata {
+        ui::note(error.to_string());
+        lists(&mut out, args, contents.tensors(), contents.metadata())?;
+    } else {
+        write!(out, "{}", contents.card(&error.to_string()))?;
+    }
+    Ok(out.finish()?)
+}
+
+fn lists(
+    out: &mut impl Write,
+    args: &InspectArgs,
+    tensors: Vec<String>,
+    metadata: Vec<(String, String)>,
+) -> Result<(), CliError> {
+    if args.tensors {
+        for tensor in tensors {
+            writeln!(out, "{tensor}")?;
+        }
+    }
+    if args.metadata {
+        for (key, value) in metadata {
+            writeln!(out, "{key} = {value}")?;
+        }
+    }
+    Ok(())
 }
 
 /// The model and the form of the graph: `--graph=dot` is one word, `--graph dot` leaves `dot` among the others.

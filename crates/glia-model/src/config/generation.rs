@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::{ConfigError, read_object};
+use super::{ConfigError, object_if_there};
 use crate::gguf::{GgufError, GgufFile, Value as GgufValue};
 use crate::sample::SampleParams;
 
@@ -121,11 +121,7 @@ impl GenerationConfig {
             map: config,
         };
         let path = folder.join("generation_config.json");
-        let map = if path.is_file() {
-            read_object(&path)?
-        } else {
-            Map::new()
-        };
+        let map = object_if_there(&path)?;
         let own = Source {
             file: path.display().to_string(),
             map: &map,

@@ -1,14 +1,12 @@
-//! Typed reading of a configuration object, with errors that name file and field.
+//! Typed reading of a configuration object, with errors that name the field.
 
 use serde_json::{Map, Value};
 
 use super::FamilyError;
 
-/// A JSON object of a configuration and where it came from.
+/// A JSON object of a configuration.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
-    /// File, for messages.
-    pub file: &'a str,
     /// Path of the object inside the file, empty at the top.
     pub at: &'a str,
     /// The object.
@@ -20,15 +18,15 @@ const MAX_SIZE: u64 = 1 << 31;
 
 impl<'a> Fields<'a> {
     /// The whole configuration.
-    pub fn new(file: &'a str, map: &'a Map<String, Value>) -> Fields<'a> {
-        Fields { file, at: "", map }
+    pub fn new(map: &'a Map<String, Value>) -> Fields<'a> {
+        Fields { at: "", map }
     }
 
     /// An error about a field.
     pub fn error(&self, key: &str, reason: impl Into<String>) -> FamilyError {
         let dot = if self.at.is_empty() { "" } else { "." };
         FamilyError::Config {
-            field: format!("{}: {}{dot}{key}", self.file, self.at),
+            field: format!("{}{dot}{key}", self.at),
             reason: reason.into(),
         }
     }
@@ -42,11 +40,7 @@ impl<'a> Fields<'a> {
     pub fn opt_object(&self, key: &'a str) -> Result<Option<Fields<'a>>, FamilyError> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value::Object(map)) => Ok(Some(Fields {
-                file: self.file,
-                at: key,
-                map,
-            })),
+            Some(Value::Object(map)) => Ok(Some(Fields { at: key, map })),
             Some(other) => Err(self.error(key, format!("must be an object, not {other}"))),
         }
     }

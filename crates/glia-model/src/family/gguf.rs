@@ -3,17 +3,17 @@
 
 use serde_json::{Map, Value, json};
 
-use super::FamilyError;
-use super::spec::{DecoderSpec, ResidualShape};
+use super::spec::{DecoderSpec, GateUpLayout, QkvLayout, ResidualShape};
+use super::{FamilyError, hf};
 
 /// What the mapping needs of a GGUF file.
 pub trait GgufView {
-    /// Path, for messages.
-    fn file(&self) -> &str;
     /// A finite number of any type, or a list of equal ones; the error says what is there instead.
     fn number(&self, key: &str) -> Result<Option<f64>, String>;
     /// A text; the error says what is there instead.
     fn text(&self, key: &str) -> Result<Option<&str>, String>;
+    /// The value as text, for messages.
+    fn shown(&self, key: &str) -> String;
     /// Numbers or booleans of an array, at most `limit`.
     fn list(&self, key: &str, limit: usize) -> Option<Vec<f64>>;
     /// Shape of a tensor, outermost first.
@@ -49,7 +49,7 @@ const NUMBERS: &[(&str, &str)] = &[
     ("final_logit_softcapping", "final_logit_softcapping"),
 ];
 
-/// Metadata of one architecture, with errors that name file and key.
+/// Metadata of one architecture, with errors that name the key.
 struct Keys<'a> {
     gguf: &'a dyn GgufView,
     arch: &'a str,
@@ -58,7 +58,7 @@ struct Keys<'a> {
 impl Keys<'_> {
     fn error(&self, key: &str, reason: impl Into<String>) -> FamilyError {
         FamilyError::Config {
-            field: format!("{}: {key}", self.gguf.file()),
+            field: key.to_owned(),
             reason: reason.into(),
         }
     }
@@ -77,10 +77,13 @@ impl Keys<'_> {
         match self.number(key)? {
             None => Ok(None),
             Some(x) if x >= 0.0 && x.fract() == 0.0 && x < 9e15 => Ok(Some(x as u64)),
-            Some(x) => Err(self.error(
-                &format!("{}.{key}", self.arch),
-                format!("must be a whole number, not {x}"),
-            )),
+            Some(_) => {
+                let key = format!("{}.{key}", self.arch);
+                Err(self.error(
+                    &key,
+                    format!("must be a whole number below 2^53, not {}", self.gguf.shown(&key)),
+                ))
+            }
         }
     }
 
@@ -88,6 +91,63 @@ impl Keys<'_> {
         self.whole(key)?
             .ok_or_else(|| self.error(&format!("{}.{key}", self.arch), "is missing"))
     }
+}
+
+/// The specification of the decoder in this file.
+///
+/// # Errors
+/// As [`config`] and [`hf::spec`], with the file's own keys.
+pub fn spec(gguf: &dyn GgufView) -> Result<DecoderSpec, FamilyError> {
+    let mut spec = hf::spec(&config(gguf)?).map_err(|error| in_keys(gguf, error))?;
+    let has = |tensor: &str| gguf.shape(&format!("blk.0.{tensor}.weight")).is_some();
+    // Parts of a fused matrix can be read on their own; separate ones are not joined.
+    if spec.qkv == QkvLayout::Fused && has("attn_q") {
+        spec.qkv = QkvLayout::Separate;
+    }
+    match (spec.gate_up, has("ffn_gate")) {
+        (GateUpLayout::Fused, true) => spec.gate_up = GateUpLayout::Separate,
+        (GateUpLayout::Separate, false) => {
+            let rows = gguf.shape("blk.0.ffn_up.weight").and_then(|s| s.first().copied());
+            if rows.is_some_and(|rows| Some(rows) == spec.intermediate.checked_mul(2)) {
+                spec.gate_up = GateUpLayout::Fused;
+            }
+        }
+        _ => {}
+    }
+    Ok(spec)
+}
+
+/// The configuration fields that have another name in the file than [`SIZES`] and [`NUMBERS`] say.
+const FIELDS: &[(&str, &str)] = &[
+    ("attention.key_length", "head_dim"),
+    ("attention.head_count_kv", "num_key_value_heads"),
+    ("rope.freq_base", "rope_theta"),
+    ("rope.freq_base_swa", "rope_local_base_freq"),
+    ("rope.dimension_count", "partial_rotary_factor"),
+    ("attention.scale", "query_pre_attn_scalar"),
+    ("attention.sliding_window", "sliding_window"),
+    ("attention.sliding_window_pattern", "sliding_window_pattern"),
+    ("attention.sliding_window_pattern", "layer_types"),
+    ("rope.scaling.type", "rope_scaling.rope_type"),
+    ("rope.scaling.factor", "rope_scaling.factor"),
+    (
+        "rope.scaling.original_context_length",
+        "rope_scaling.original_max_position_embeddings",
+    ),
+];
+
+/// The same error with the key of the file in place of the configuration's field.
+fn in_keys(gguf: &dyn GgufView, error: FamilyError) -> FamilyError {
+    let FamilyError::Config { field, reason } = error else {
+        return error;
+    };
+    let arch = gguf.text("general.architecture").ok().flatten().unwrap_or("general");
+    let mut known = SIZES.iter().chain(NUMBERS).chain(FIELDS);
+    let field = match known.find(|(_, f)| *f == field) {
+        Some((key, _)) => format!("{arch}.{key}"),
+        None => field,
+    };
+    FamilyError::Config { field, reason }
 }
 
 /// The configuration that Transformers would have for this file.
@@ -134,14 +194,20 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
     {
         config.insert("partial_rotary_factor".to_owned(), json!(rot as f64 / head_dim as f64));
     }
-    let vocab = gguf.shape("token_embd.weight").and_then(|s| s.first().copied());
-    config.insert("vocab_size".to_owned(), json!(vocab.unwrap_or(0)));
+    let Some(vocab) = gguf.shape("token_embd.weight").and_then(|s| s.first().copied()) else {
+        return Err(FamilyError::MissingWeight {
+            name: "token_embd.weight".to_owned(),
+        });
+    };
+    config.insert("vocab_size".to_owned(), json!(vocab));
     config.insert(
         "tie_word_embeddings".to_owned(),
         json!(gguf.shape("output.weight").is_none()),
     );
-    let has_bias = |tensor: &str| json!(gguf.shape(tensor).is_some());
-    config.insert("attention_bias".to_owned(), has_bias("blk.0.attn_q.bias"));
+    let has = |tensor: &str| gguf.shape(tensor).is_some();
+    let has_bias = |tensor: &str| json!(has(tensor));
+    let qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+    config.insert("attention_bias".to_owned(), json!(qkv_bias));
     config.insert("attention_out_bias".to_owned(), has_bias("blk.0.attn_output.bias"));
     config.insert("mlp_bias".to_owned(), has_bias("blk.0.ffn_up.bias"));
     let n_layers = keys.whole("block_count")?.unwrap_or(0);
@@ -202,8 +268,14 @@ fn scaling(keys: &Keys<'_>) -> Result<Option<Value>, FamilyError> {
         }
         ("none" | "linear" | "yarn", _) => Ok(None),
         (other, _) => Err(FamilyError::Config {
-            field: format!("{}: {arch}.rope.scaling.type", gguf.file()),
-            reason: format!("`{other}` is not supported (none, linear, yarn, longrope)"),
+            field: format!("{arch}.rope.scaling.type"),
+            reason: match other {
+                "longrope" => format!(
+                    "is `longrope`, but the file lacks its tables, {} and {}",
+                    tables.0, tables.1
+                ),
+                _ => format!("`{other}` is not supported (none, linear, yarn, longrope)"),
+            },
         }),
     }
 }

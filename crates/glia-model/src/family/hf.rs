@@ -178,8 +178,8 @@ fn alternate(c: &Fields<'_>, period: usize, local_rope: usize) -> Result<LayerPa
 ///
 /// # Errors
 /// [`FamilyError::UnknownFamily`] naming the family and what is supported; [`FamilyError::Config`] naming the field.
-pub fn spec(file: &str, config: &Map<String, Value>) -> Result<DecoderSpec, FamilyError> {
-    let c = Fields::new(file, config);
+pub fn spec(config: &Map<String, Value>) -> Result<DecoderSpec, FamilyError> {
+    let c = Fields::new(config);
     let model_type = c
         .opt_str("model_type")?
         .ok_or_else(|| c.error("model_type", "is missing"))?;
@@ -432,7 +432,7 @@ mod tests {
             "num_hidden_layers": 4, "intermediate_size": 8, "vocab_size": 8,
             "use_sliding_window": true, "sliding_window": 3, "max_window_layers": 2,
         });
-        let spec = spec("config.json", config.as_object().unwrap()).unwrap();
+        let spec = spec(config.as_object().unwrap()).unwrap();
         let windows: Vec<_> = (0..4).map(|i| spec.layers.layer(i).unwrap().window).collect();
         assert_eq!(windows, [None, None, Some(3), Some(3)]);
     }

@@ -22,7 +22,7 @@ pub enum FamilyError {
     /// A field of the configuration.
     #[error("{field} {reason}")]
     Config {
-        /// File and field.
+        /// The field of the configuration, or the key of the GGUF file.
         field: String,
         /// What is wrong.
         reason: String,

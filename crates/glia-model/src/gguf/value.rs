@@ -115,6 +115,10 @@ impl<'a> Value<'a> {
     }
 }
 
+/// Bytes of a text that are shown within a message, and of one that is listed (`{:#}`).
+const SHOWN_BYTES: [usize; 2] = [200, 1 << 16];
+
+/// Shows a value in one line of bounded length; `{:#}` shows longer texts.
 impl std::fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -122,7 +126,14 @@ impl std::fmt::Display for Value<'_> {
             Value::Int(n) => write!(f, "{n}"),
             Value::Float(x) => write!(f, "{x}"),
             Value::Bool(b) => write!(f, "{b}"),
-            Value::Str(s) => write!(f, "{s:?}"),
+            Value::Str(s) => {
+                let end = s.floor_char_boundary(SHOWN_BYTES[usize::from(f.alternate())]);
+                write!(f, "{:?}", &s[..end])?;
+                match s.len() - end {
+                    0 => Ok(()),
+                    more => write!(f, ".. and {more} more bytes"),
+                }
+            }
             Value::Array(a) => {
                 write!(f, "[")?;
                 for (i, v) in a.iter().take(6).enumerate() {

@@ -1,5 +1,7 @@
 //! Errors of the front door, each naming what went wrong where.
 
+use std::sync::Arc;
+
 use glia_core::{BackendError, TensorError};
 use glia_ir::ExecError;
 
@@ -45,6 +47,14 @@ pub enum ModelError {
     /// The chat template.
     #[error(transparent)]
     Template(#[from] TemplateError),
+    /// An error, and the file (and the field in it) that it is about.
+    #[error("{file}: {source}")]
+    InFile {
+        /// The file, and where it helps the field.
+        file: String,
+        /// What is wrong.
+        source: Arc<ModelError>,
+    },
     /// Preparing or running the graph.
     #[error(transparent)]
     Exec(#[from] ExecError),
@@ -115,6 +125,13 @@ fn room(largest_ctx: &usize) -> String {
 }
 
 impl ModelError {
+    pub(crate) fn in_file(file: String, source: ModelError) -> ModelError {
+        ModelError::InFile {
+            file,
+            source: Arc::new(source),
+        }
+    }
+
     /// Whether a cancelled step is behind this.
     pub fn is_cancelled(&self) -> bool {
         let mut error: Option<&(dyn std::error::Error + 'static)> = Some(self);

@@ -1,26 +1,20 @@
 //! A model file that has been read but not prepared: what `inspect` shows, and what [`Model::load`](super::Model::load)
 //! starts from.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use glia_core::{DType, Tensor};
+use glia_core::DType;
 use glia_ir::Graph;
-use serde_json::{Map, Value};
 
 use super::source::{Files, ModelWeights};
-use super::{ModelError, Options};
+use super::{Card, ModelError, Options};
 use crate::config::{self, GenerationConfig};
 use crate::family::decoder::{self, Taps};
-use crate::family::gguf::GgufView;
 use crate::family::spec::DecoderSpec;
 use crate::family::{self, FamilyError, hf};
-use crate::gguf::{GgufFile, Value as GgufValue, types};
+use crate::gguf::{GgufError, GgufFile};
 use crate::memory::Needs;
-use crate::safetensors::SafetensorsFile;
-use crate::template::{ChatTemplate, Clock};
-use crate::tokenizer::Tokenizer;
 
 /// Most tokens of a sequence unless asked for otherwise: long enough for a conversation, small enough for any machine.
 const DEFAULT_CONTEXT: usize = 8192;
@@ -35,57 +29,7 @@ pub struct ModelFile {
     weights: Arc<ModelWeights>,
     folder: Option<PathBuf>,
     generation: GenerationConfig,
-}
-
-impl GgufView for GgufFile {
-    fn file(&self) -> &str {
-        self.path()
-    }
-
-    fn number(&self, key: &str) -> Result<Option<f64>, String> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        let number = match value {
-            // Per-layer lists are for families that differ by layer; of equal entries any will do.
-            GgufValue::Array(list) => {
-                let mut numbers = list.numbers().ok_or_else(|| format!("must be a number, not {value}"))?;
-                let first = numbers.next();
-                if numbers.any(|n| Some(n) != first) {
-                    return Err(format!("differs by layer, which is not supported: {value}"));
-                }
-                first
-            }
-            GgufValue::Bool(_) => None,
-            value => value.as_f64(),
-        };
-        match number.filter(|n| n.is_finite()) {
-            Some(n) => Ok(Some(n)),
-            None => Err(format!("must be a number, not {value}")),
-        }
-    }
-
-    fn list(&self, key: &str, limit: usize) -> Option<Vec<f64>> {
-        match self.get(key)? {
-            GgufValue::Array(list) if list.len() <= limit => list.iter().map(|v| v.as_f64()).collect(),
-            _ => None,
-        }
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&str>, String> {
-        let Some(value) = self.get(key) else { return Ok(None) };
-        value
-            .as_str()
-            .map(Some)
-            .ok_or_else(|| format!("must be a text, not {value}"))
-    }
-
-    fn shape(&self, tensor: &str) -> Option<Vec<usize>> {
-        self.tensor_info(tensor).map(|t| t.shape.clone())
-    }
-
-    fn f32_values(&self, tensor: &str) -> Option<Vec<f32>> {
-        let tensor = crate::weights::to_f32(self.tensor(tensor).ok()?).ok()?;
-        Some(tensor.as_f32().ok()?.to_vec())
-    }
+    warnings: Vec<String>,
 }
 
 impl ModelFile {
@@ -109,8 +53,8 @@ impl ModelFile {
                 .parent()
                 .filter(|p| !p.as_os_str().is_empty())
                 .unwrap_or(Path::new("."));
-            if !folder.join("config.json").is_file() {
-                SafetensorsFile::open(path, options.mmap)?;
+            if !folder.join("config.json").exists() {
+                Files::open_safetensors(path, options.mmap)?;
                 return Err(path_error("has no config.json beside it, which says what model it is"));
             }
             return Self::open_folder(folder, "config.json", Some(path), options);
@@ -142,28 +86,30 @@ impl ModelFile {
         options: &Options,
     ) -> Result<ModelFile, ModelError> {
         let config_path = folder.join(config);
-        let single = weights.map_or_else(|| folder.join("model.safetensors"), Path::to_owned);
-        let index = folder.join("model.safetensors.index.json");
-        let map = config::read_object(&config_path)?;
-        let name = config_path.display().to_string();
-        let family = |source: FamilyError| ModelError::Family {
-            file: folder.display().to_string(),
-            source,
-        };
-        let spec = hf::spec(&name, &map).map_err(family)?;
-        let tensors = if single.is_file() {
-            SafetensorsFile::open(&single, options.mmap)?
-        } else if index.is_file() {
-            SafetensorsFile::open_sharded(&index, options.mmap)?
-        } else {
+        if !config_path.exists() {
             return Err(ModelError::Path {
                 path: folder.display().to_string(),
-                reason: "holds neither model.safetensors nor model.safetensors.index.json".to_owned(),
+                reason: format!(
+                    "is a folder without {config}, which says what model it is: give a GGUF file, or a folder with config.json, \
+                     tokenizer.json and safetensors"
+                ),
             });
+        }
+        let map = config::read_object(&config_path)?;
+        let spec = hf::spec(&map).map_err(|source| ModelError::Family {
+            file: config_path.display().to_string(),
+            source,
+        })?;
+        let files = match weights {
+            Some(path) => Files::open_safetensors(path, options.mmap)?,
+            None => Files::open_folder(folder, options.mmap)?,
         };
+        if let Files::Safetensors(tensors) = &files {
+            tensors.check_dtypes()?;
+        }
         Self::new(
             folder.display().to_string(),
-            Files::Safetensors(tensors),
+            files,
             spec,
             Some(folder.to_owned()),
             GenerationConfig::from_folder(folder, &map)?,
@@ -180,11 +126,30 @@ impl ModelFile {
             file: path.clone(),
             source,
         };
-        let config = family::gguf::config(&file).map_err(family)?;
-        let spec = hf::spec(&path, &config).map_err(family)?;
-        let arch = file.opt_str("general.architecture")?.unwrap_or("").to_owned();
+        let spec = family::gguf::spec(&file).map_err(|source| {
+            // Where the file holds what is not known here at all, that is the first thing to say.
+            let strange = file.tensors().iter().find(|t| t.dtype.is_none());
+            match strange.and_then(|t| file.tensor(&t.name).err()) {
+                Some(error) => ModelError::Gguf(error),
+                None => family(source),
+            }
+        })?;
+        let tokens = file
+            .opt_array("tokenizer.ggml.tokens")?
+            .map_or(0, |tokens| tokens.len());
+        if tokens > spec.vocab {
+            return Err(ModelError::Gguf(GgufError::Key {
+                file: path,
+                key: "tokenizer.ggml.tokens".to_owned(),
+                reason: format!(
+                    "has {tokens} entries, the embedding (token_embd.weight) {} rows: the tokens beyond have none, the \
+                     file was converted wrongly",
+                    spec.vocab
+                ),
+            }));
+        }
         let generation = GenerationConfig::from_gguf(&file)?;
-        Self::new(path.clone(), Files::Gguf { file, arch }, spec, None, generation)
+        Self::new(path, Files::gguf(file), spec, None, generation)
     }
 
     fn new(
@@ -195,6 +160,10 @@ impl ModelFile {
         generation: GenerationConfig,
     ) -> Result<ModelFile, ModelError> {
         let (files, spec) = (Arc::new(files), Arc::new(spec));
+        let warnings = match &*files {
+            Files::Gguf { .. } => Vec::new(),
+            Files::Safetensors(file) => file.warnings().to_vec(),
+        };
         let weights = Arc::new(ModelWeights::new(Arc::clone(&files), Arc::clone(&spec))?);
         Ok(ModelFile {
             path,
@@ -203,6 +172,7 @@ impl ModelFile {
             weights,
             folder,
             generation,
+            warnings,
         })
     }
 
@@ -231,7 +201,7 @@ impl ModelFile {
     pub fn graph_with(&self, taps: Taps) -> Result<Graph, ModelError> {
         decoder::build(&self.spec, &*self.weights, taps).map_err(|source| ModelError::Family {
             file: self.path.clone(),
-            source,
+            source: self.weights.in_stored_names(source),
         })
     }
 
@@ -240,80 +210,21 @@ impl ModelFile {
         Arc::clone(&self.weights) as Arc<dyn glia_ir::WeightSource>
     }
 
-    /// The tokenizer.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`], [`ModelError::Config`].
-    pub fn tokenizer(&self, options: &Options) -> Result<Tokenizer, ModelError> {
-        let mut tokenizer = self.plain_tokenizer(options)?;
-        tokenizer.add_eog(&self.generation.eos);
-        Ok(tokenizer)
+    /// The path that was opened.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
-    fn plain_tokenizer(&self, options: &Options) -> Result<Tokenizer, ModelError> {
-        match (&*self.files, &self.folder) {
-            (Files::Gguf { file, .. }, _) => Ok(Tokenizer::from_gguf_file(file, options.pre_tokenizer.as_deref())?),
-            (_, Some(folder)) => {
-                let config = folder.join("tokenizer_config.json");
-                let config = if config.is_file() {
-                    Some(config::read_file(&config)?)
-                } else {
-                    None
-                };
-                let (json, pieces) = (folder.join("tokenizer.json"), folder.join("tokenizer.model"));
-                if !json.is_file() && pieces.is_file() {
-                    return Ok(Tokenizer::from_sentencepiece(&config::read_file(&pieces)?)?);
-                }
-                let json = config::read_file(&json)?;
-                Ok(Tokenizer::from_hf(&json, config.as_deref())?)
-            }
-            (_, None) => Err(ModelError::Path {
-                path: self.path.clone(),
-                reason: "has no tokenizer".to_owned(),
-            }),
-        }
+    pub(super) fn files(&self) -> &Files {
+        &self.files
     }
 
-    /// The chat template, if the file brings one.
-    ///
-    /// # Errors
-    /// [`ModelError::Template`] when it does not parse.
-    pub fn chat_template(&self, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>, ModelError> {
-        let mut special = Map::new();
-        for (name, id) in [("bos_token", tokenizer.bos()), ("eos_token", tokenizer.eos())] {
-            if let Some(token) = id.and_then(|id| tokenizer.id_to_token(id)) {
-                special.insert(name.to_owned(), Value::String(token.into_owned()));
-            }
-        }
-        let source = match (&*self.files, &self.folder) {
-            (Files::Gguf { file, .. }, _) => file.opt_str("tokenizer.chat_template")?.map(str::to_owned),
-            (_, Some(folder)) => {
-                let (side, config) = (folder.join("chat_template.jinja"), folder.join("tokenizer_config.json"));
-                let side = if side.is_file() {
-                    Some(config::read_file(&side)?)
-                } else {
-                    None
-                };
-                let side = side.map(|b| String::from_utf8_lossy(&b).into_owned());
-                let config = if config.is_file() {
-                    config::read_object(&config)?
-                } else {
-                    Map::new()
-                };
-                let config = Value::Object(config);
-                let none = side.is_none() && config["chat_template"].is_null();
-                if none {
-                    None
-                } else {
-                    Some(ChatTemplate::select(&config, side.as_deref(), false)?)
-                }
-            }
-            (_, None) => None,
-        };
-        source
-            .map(|s| ChatTemplate::new(&s, special, Clock::System))
-            .transpose()
-            .map_err(ModelError::from)
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    pub(super) fn in_file(&self, source: ModelError) -> ModelError {
+        ModelError::in_file(self.path.clone(), source)
     }
 
     /// The context to run with, given what was asked for.
@@ -359,33 +270,12 @@ impl ModelFile {
 
     /// A line per tensor of the file.
     pub fn tensors(&self) -> Vec<String> {
-        let line = |name: &str, dtype: &str, shape: &[usize], bytes: usize| {
-            format!("{name:<48} {dtype:<8} {:<20} {bytes}", format!("{shape:?}"))
-        };
-        match &*self.files {
-            Files::Gguf { file, .. } => file
-                .tensors()
-                .iter()
-                .map(|t| line(&t.name, &types::name(t.type_id), &t.shape, t.size_bytes))
-                .collect(),
-            Files::Safetensors(file) => file
-                .names()
-                .into_iter()
-                .filter_map(|name| {
-                    let (dtype, shape) = file.meta(name)?;
-                    let bytes = glia_core::tensor_bytes(dtype, &shape).unwrap_or(0);
-                    Some(line(name, &dtype.name().to_uppercase(), &shape, bytes))
-                })
-                .collect(),
-        }
+        self.files.tensors()
     }
 
     /// Metadata entries as text.
     pub fn metadata(&self) -> Vec<(String, String)> {
-        match &*self.files {
-            Files::Gguf { file, .. } => file.metadata().map(|(k, v)| (k.to_owned(), v.to_string())).collect(),
-            Files::Safetensors(_) => Vec::new(),
-        }
+        self.files.metadata()
     }
 
     /// A summary.
@@ -393,81 +283,8 @@ impl ModelFile {
         Card(self)
     }
 
-    fn dtypes(&self) -> Vec<(String, usize, usize)> {
-        let mut counts: Vec<(String, usize, usize)> = Vec::new();
-        let mut add = |name: String, bytes: usize| match counts.iter_mut().find(|c| c.0 == name) {
-            Some(count) => (count.1, count.2) = (count.1 + 1, count.2 + bytes),
-            None => counts.push((name, 1, bytes)),
-        };
-        match &*self.files {
-            Files::Gguf { file, .. } => file
-                .tensors()
-                .iter()
-                .for_each(|t| add(types::name(t.type_id), t.size_bytes)),
-            Files::Safetensors(file) => file
-                .names()
-                .into_iter()
-                .filter_map(|n| file.tensor(n).ok())
-                .for_each(|t: Tensor| add(t.dtype().name().to_uppercase(), t.size_bytes())),
-        }
-        counts.sort_by_key(|count| std::cmp::Reverse(count.2));
-        counts
-    }
-}
-
-/// The summary of a model file, as `inspect` prints it.
-pub struct Card<'a>(&'a ModelFile);
-
-impl fmt::Display for Card<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (file, s) = (self.0, &self.0.spec);
-        writeln!(f, "file        {}", file.path)?;
-        match &*file.files {
-            Files::Gguf { file: gguf, arch } => {
-                writeln!(f, "format      GGUF v{}, {} file(s)", gguf.version(), gguf.n_parts())?;
-                for key in ["general.name", "general.license"] {
-                    if let Ok(Some(text)) = gguf.text(key) {
-                        writeln!(f, "{:<11} {text}", key.trim_start_matches("general."))?;
-                    }
-                }
-                writeln!(f, "family      {} (architecture {arch})", s.family)?;
-            }
-            Files::Safetensors(_) => writeln!(f, "format      safetensors\nfamily      {}", s.family)?,
-        }
-        writeln!(f, "size        {:.1} MB", file.files.size_bytes() as f64 / 1e6)?;
-        writeln!(f, "layers      {}", s.n_layers)?;
-        writeln!(f, "hidden      {}  (MLP {})", s.hidden, s.intermediate)?;
-        writeln!(
-            f,
-            "heads       {} of {}, {} key/value",
-            s.n_heads, s.head_dim, s.n_kv_heads
-        )?;
-        writeln!(
-            f,
-            "vocabulary  {}{}",
-            s.vocab,
-            if s.tied { ", head tied to the embeddings" } else { "" }
-        )?;
-        writeln!(f, "context     {}", s.max_positions)?;
-        for (dtype, n, bytes) in file.dtypes() {
-            writeln!(
-                f,
-                "weights     {dtype:<8} {n:>5} tensors {:>10.1} MB",
-                bytes as f64 / 1e6
-            )?;
-        }
-        let tokenizer = file.tokenizer(&Options::default());
-        match &tokenizer {
-            Ok(t) => {
-                writeln!(f, "tokenizer   {} tokens", t.vocab_size())?;
-                let template = match file.chat_template(t) {
-                    Ok(Some(_)) => "yes".to_owned(),
-                    Ok(None) => "none: use raw prompts".to_owned(),
-                    Err(e) => e.to_string(),
-                };
-                writeln!(f, "template    {template}")
-            }
-            Err(e) => writeln!(f, "tokenizer   {e}"),
-        }
+    /// What is doubtful about the files though they can be used.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 }

@@ -1,10 +1,14 @@
 //! The front door: a path becomes a [`Model`] that generates text.
 
+mod card;
+mod contents;
 mod error;
 mod file;
+mod gguf_view;
 mod options;
 mod session;
 mod source;
+mod text;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,8 +17,10 @@ use glia_core::Backend;
 use glia_ir::{ExecConfig, Graph, GraphExecutor, Plan};
 use serde_json::Value;
 
+pub use card::Card;
+pub use contents::Contents;
 pub use error::ModelError;
-pub use file::{Card, ModelFile};
+pub use file::ModelFile;
 pub use options::Options;
 pub use session::{ModelSession, WantedRows};
 
@@ -32,7 +38,10 @@ pub struct Model {
     executor: GraphExecutor,
     tokenizer: Tokenizer,
     /// A template that does not parse is an error when it is asked for, and no other is used in its place.
-    template: Option<Result<ChatTemplate, String>>,
+    template: Option<Result<ChatTemplate, (String, Arc<ModelError>)>>,
+    /// The file, for messages.
+    path: String,
+    warnings: Vec<String>,
     max_context: usize,
     n_vocab: usize,
     sampling: SampleParams,
@@ -97,13 +106,16 @@ impl Model {
         });
         let (tokenizer, executor) = (tokenizer?, executor?);
         let template = match file.chat_template(&tokenizer) {
-            Err(ModelError::Template(TemplateError::Parse(problem))) => Some(Err(problem)),
+            Err(ModelError::InFile { file, source }) => Some(Err((file, source))),
             other => other?.map(Ok),
         };
+        let warnings = file.warnings().iter().chain(tokenizer.warnings()).cloned().collect();
         Ok(Model {
             executor,
             tokenizer,
             template,
+            path: file.path().to_owned(),
+            warnings,
             max_context,
             n_vocab: file.spec().vocab,
             sampling: file.generation_config().sample.clone(),
@@ -139,6 +151,11 @@ impl Model {
     /// the file says otherwise. A default to offer; [`GenerateParams`] decides.
     pub fn default_sampling(&self) -> &SampleParams {
         &self.sampling
+    }
+
+    /// What is doubtful about the model's files though they can be used: to be shown once.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Whether the file brings a chat template.
@@ -185,7 +202,12 @@ impl Model {
     pub fn chat_ids(&self, messages: &[Value]) -> Result<Vec<u32>, ModelError> {
         let template = match self.template.as_ref().ok_or(ModelError::NoChatTemplate)? {
             Ok(template) => template,
-            Err(problem) => return Err(TemplateError::Parse(problem.clone()).into()),
+            Err((file, source)) => {
+                return Err(ModelError::InFile {
+                    file: file.clone(),
+                    source: Arc::clone(source),
+                });
+            }
         };
         // Control tokens within a message are plain text: a message cannot end its own turn.
         let messages = self.tokenizer.guard_json(&Value::Array(messages.to_vec()));
@@ -194,7 +216,12 @@ impl Model {
             add_generation_prompt: true,
             ..ChatInput::default()
         };
-        Ok(self.tokenizer.encode_guarded(&template.render(&input)?)?)
+        let text = template.render(&input).map_err(|e| match e {
+            // The template's own words, about the conversation.
+            TemplateError::Raised(_) => e.into(),
+            _ => ModelError::in_file(self.path.clone(), e.into()),
+        })?;
+        Ok(self.tokenizer.encode_guarded(&text)?)
     }
 
     /// Whether the model wants its beginning-of-sequence token first.

@@ -126,7 +126,7 @@ fn case(folder: &Path, config: &str, backends: &[Arc<dyn Backend>]) -> Result<Ou
 /// Whether a configuration is one of a decoder family, whatever is made of its outputs.
 fn is_decoder(folder: &Path, config: &str) -> bool {
     let map = crate::config::read_object(&folder.join(config));
-    map.is_ok_and(|map| crate::family::hf::spec(config, &map).is_ok())
+    map.is_ok_and(|map| crate::family::hf::spec(&map).is_ok())
 }
 
 /// The last hidden states in full, step by step, in chunks, of one token, and of the rows of a padded batch.

@@ -12,6 +12,8 @@ use safetensors::{Dtype, SafeTensors};
 
 use crate::config;
 
+mod header;
+
 /// Why a safetensors file was refused.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,10 +34,20 @@ pub enum SafetensorsError {
 }
 
 struct Entry {
-    dtype: DType,
+    /// The file's word for it where no dtype of ours stands for it.
+    dtype: Result<DType, Dtype>,
     shape: Shape,
     range: std::ops::Range<usize>,
     part: usize,
+}
+
+/// What a file says of one tensor.
+pub(crate) struct Listed<'a> {
+    pub name: &'a str,
+    pub dtype: String,
+    pub shape: &'a [usize],
+    pub size_bytes: usize,
+    pub supported: bool,
 }
 
 /// An open file, or set of shards.
@@ -43,10 +55,11 @@ pub struct SafetensorsFile {
     path: String,
     parts: Vec<(String, Arc<dyn ByteSource>)>,
     entries: HashMap<String, Entry>,
+    warnings: Vec<String>,
 }
 
-fn dtype(dtype: Dtype) -> Option<DType> {
-    Some(match dtype {
+fn dtype(dtype: Dtype) -> Result<DType, Dtype> {
+    Ok(match dtype {
         Dtype::F32 => DType::F32,
         Dtype::F16 => DType::F16,
         Dtype::BF16 => DType::BF16,
@@ -57,8 +70,14 @@ fn dtype(dtype: Dtype) -> Option<DType> {
         Dtype::I64 => DType::I64,
         Dtype::U8 => DType::U8,
         Dtype::BOOL => DType::Bool,
-        _ => return None,
+        other => return Err(other),
     })
+}
+
+fn unsupported(dtype: Dtype) -> String {
+    format!(
+        "dtype {dtype:?} is not supported (F32, F16, BF16 and plain integers are): convert the model to one of them"
+    )
 }
 
 /// Longest header that is read: the cap of the `safetensors` crate.
@@ -107,6 +126,7 @@ impl SafetensorsFile {
             path: path.display().to_string(),
             parts: Vec::new(),
             entries: HashMap::new(),
+            warnings: Vec::new(),
         };
         file.add(path, mmap)?;
         Ok(file)
@@ -122,7 +142,7 @@ impl SafetensorsFile {
             file: name.clone(),
             reason,
         };
-        let object = config::read_object(index)?;
+        let object = config::object(index, &config::read_file(index)?)?;
         let map = object.get("weight_map").and_then(|m| m.as_object());
         let map = map.ok_or_else(|| error("weight_map is missing or no object".to_owned()))?;
         let mut shards: Vec<&str> = Vec::new();
@@ -141,6 +161,7 @@ impl SafetensorsFile {
             path: name.clone(),
             parts: Vec::new(),
             entries: HashMap::new(),
+            warnings: Vec::new(),
         };
         for shard in shards {
             file.add(&index.with_file_name(shard), mmap)?;
@@ -157,6 +178,15 @@ impl SafetensorsFile {
                 )));
             }
         }
+        let unlisted: Vec<&str> = file.names().into_iter().filter(|n| !map.contains_key(*n)).collect();
+        if let Some(first) = unlisted.first() {
+            let warning = format!(
+                "{name}: {} tensors of the shards are not in the index, such as `{first}`: they may be left over from \
+                 another model",
+                unlisted.len()
+            );
+            file.warnings.push(warning);
+        }
         Ok(file)
     }
 
@@ -171,7 +201,13 @@ impl SafetensorsFile {
             file: name.clone(),
             reason: explain(bytes, &e),
         };
-        let (header_len, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| header(e.to_string()))?;
+        let (header_len, metadata) = SafeTensors::read_metadata(bytes).map_err(|e| match header::fault(bytes) {
+            Some(fault) => fault.of(&name),
+            None => header(e.to_string()),
+        })?;
+        if let Some(fault) = header::twice(bytes) {
+            return Err(fault.of(&name));
+        }
         let data = header_len
             .checked_add(8)
             .ok_or_else(|| header("header length".to_owned()))?;
@@ -181,13 +217,12 @@ impl SafetensorsFile {
                 tensor: tensor.clone(),
                 reason,
             };
-            let dtype = dtype(info.dtype).ok_or_else(|| error(format!("dtype {:?} is not supported", info.dtype)))?;
             let shape = Shape::try_new(&info.shape).ok_or_else(|| error("has too many dimensions".to_owned()))?;
             let at = |offset: usize| data.checked_add(offset).filter(|&end| end <= bytes.len());
             let range = at(info.data_offsets.0).zip(at(info.data_offsets.1));
             let (start, end) = range.ok_or_else(|| error("its data end after the file".to_owned()))?;
             let entry = Entry {
-                dtype,
+                dtype: dtype(info.dtype),
                 shape,
                 range: start..end,
                 part: self.parts.len(),
@@ -217,9 +252,52 @@ impl SafetensorsFile {
         names
     }
 
-    /// Dtype and shape of a tensor.
+    /// Dtype and shape of a tensor of a supported dtype.
     pub fn meta(&self, name: &str) -> Option<(DType, Shape)> {
-        self.entries.get(name).map(|e| (e.dtype, e.shape))
+        let entry = self.entries.get(name)?;
+        Some((entry.dtype.ok()?, entry.shape))
+    }
+
+    /// All tensors, by name, also those of unsupported dtypes.
+    pub(crate) fn listed(&self) -> Vec<Listed<'_>> {
+        let listed = |name| {
+            let (name, entry) = self.entries.get_key_value(name)?;
+            Some(Listed {
+                name,
+                dtype: match entry.dtype {
+                    Ok(dtype) => dtype.name().to_uppercase(),
+                    Err(dtype) => format!("{dtype:?}"),
+                },
+                shape: &entry.shape,
+                size_bytes: entry.range.len(),
+                supported: entry.dtype.is_ok(),
+            })
+        };
+        self.names().into_iter().filter_map(listed).collect()
+    }
+
+    /// Refuses a file with a tensor of a dtype that no op takes.
+    pub(crate) fn check_dtypes(&self) -> Result<(), SafetensorsError> {
+        for name in self.names() {
+            if let Some(Entry {
+                dtype: Err(dtype),
+                part,
+                ..
+            }) = self.entries.get(name)
+            {
+                return Err(SafetensorsError::Tensor {
+                    file: self.parts[*part].0.clone(),
+                    tensor: name.to_owned(),
+                    reason: unsupported(*dtype),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is doubtful about the files though they can be used.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// A tensor over the map, without a copy.
@@ -237,7 +315,8 @@ impl SafetensorsFile {
             .get(name)
             .ok_or_else(|| error(&self.path, "is not in the file".to_owned()))?;
         let (file, source) = &self.parts[entry.part];
-        Tensor::shared(entry.dtype, entry.shape, Arc::clone(source), entry.range.clone())
+        let dtype = entry.dtype.map_err(|dtype| error(file, unsupported(dtype)))?;
+        Tensor::shared(dtype, entry.shape, Arc::clone(source), entry.range.clone())
             .map_err(|e| error(file, e.to_string()))
     }
 }

@@ -6,8 +6,8 @@
 pub enum TokenizerError {
     /// `tokenizer.ggml.pre` names a text splitter that is not known.
     #[error(
-        "tokenizer.ggml.pre is `{value}`, which is not a known pre-tokenizer; pass an override with the one the model \
-         was trained with (supported: {supported})"
+        "tokenizer.ggml.pre is `{value}`, which is not a known pre-tokenizer; override it with the one the model was \
+         trained with (--pre-tokenizer, `Options::pre_tokenizer`; supported: {supported})"
     )]
     UnknownPre {
         /// The value found.

@@ -268,6 +268,9 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
                 bos = None;
             }
             byte_alphabet = !pre.raw_utf8;
+            if v.merges.is_empty() {
+                need_no_merges(&vocab)?;
+            }
             Algorithm::Bpe(Bpe::new(&vocab, &v.merges, pre, unk)?)
         }
         other => {
@@ -354,6 +357,24 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
         eog,
         warnings,
     }))
+}
+
+/// Refuses a vocabulary without merges that has tokens which only merges make: every text would come out in other ids than
+/// the model was trained on.
+fn need_no_merges(vocab: &Vocab) -> Result<()> {
+    let longer = |text: &[u8]| std::str::from_utf8(text).is_ok_and(|t| t.chars().nth(1).is_some());
+    let mut tokens = vocab.table.iter().zip(&vocab.kinds);
+    match tokens.find(|(text, kind)| **kind == TokenKind::Normal && longer(text)) {
+        None => Ok(()),
+        Some((text, _)) => Err(TokenizerError::vocab(
+            "tokenizer.ggml.merges",
+            format!(
+                "is missing or empty, but only merges make tokens such as `{}`: the file was converted wrongly, convert \
+                 the model again",
+                String::from_utf8_lossy(text)
+            ),
+        )),
+    }
 }
 
 /// The bytes that a token adds to a text.

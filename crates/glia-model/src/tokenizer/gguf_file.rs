@@ -3,16 +3,21 @@
 use super::error::{Result, TokenizerError};
 use super::strings::StringList;
 use super::{GgufVocab, Tokenizer};
-use crate::gguf::GgufFile;
+use crate::gguf::{GgufError, GgufFile};
 
+/// Most tokens, merges or bytes of a table: four times those of the largest vocabularies.
+const MAX_ENTRIES: usize = 1 << 22;
 /// Prefix of every key here.
 const PREFIX: &str = "tokenizer.ggml.";
 
 struct Reader<'a>(&'a GgufFile);
 
 impl Reader<'_> {
-    fn field<T, E: std::fmt::Display>(&self, key: &str, value: std::result::Result<T, E>) -> Result<T> {
-        value.map_err(|e| TokenizerError::vocab(format!("{PREFIX}{key}"), e.to_string()))
+    fn field<T>(&self, key: &str, value: std::result::Result<T, GgufError>) -> Result<T> {
+        value.map_err(|e| match e {
+            GgufError::Key { key, reason, .. } => TokenizerError::vocab(key, reason),
+            other => TokenizerError::vocab(format!("{PREFIX}{key}"), other.to_string()),
+        })
     }
 
     fn text(&self, key: &str) -> Result<Option<String>> {
@@ -53,6 +58,7 @@ impl Reader<'_> {
             return Ok(StringList::new());
         };
         let not_texts = || TokenizerError::vocab(format!("{PREFIX}{key}"), "is not an array of strings");
+        self.check_len(key, array.len())?;
         Ok(array.strs().ok_or_else(not_texts)?.collect())
     }
 
@@ -61,7 +67,16 @@ impl Reader<'_> {
             return Ok(Vec::new());
         };
         let not_numbers = || TokenizerError::vocab(format!("{PREFIX}{key}"), "is not an array of numbers");
+        self.check_len(key, array.len())?;
         Ok(array.numbers().ok_or_else(not_numbers)?.collect())
+    }
+
+    fn check_len(&self, key: &str, len: usize) -> Result<()> {
+        if len <= MAX_ENTRIES {
+            return Ok(());
+        }
+        let problem = format!("has {len} entries; no vocabulary has more than {MAX_ENTRIES}");
+        Err(TokenizerError::vocab(format!("{PREFIX}{key}"), problem))
     }
 }
 

@@ -347,6 +347,10 @@ impl Tokenizer {
         &self.parts.warnings
     }
 
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.parts.warnings.push(warning);
+    }
+
     pub(crate) fn detokenizer(&self) -> Detokenizer {
         self.parts.detok
     }

@@ -3,6 +3,7 @@
 use glia_core::{DType, Tensor};
 use glia_model::ModelFile;
 use glia_model::family::gguf::{Transform, tensor_name};
+use glia_model::family::spec::GateUpLayout;
 use glia_model::gguf::write::{GgufWriter, WriteValue};
 use glia_model::weights;
 use serde_json::Value;
@@ -64,13 +65,23 @@ fn converted_name(hf: &str, sandwich: bool) -> String {
     format!("blk.{layer}.{name}.{suffix}")
 }
 
+/// How the projections are stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Form {
+    /// As the family's converter does.
+    Usual,
+    /// Joined where that keeps them apart, apart where it joins them.
+    Other,
+}
+
 /// The bytes of the GGUF file.
-pub fn convert(model: &ModelFile, config: &Value, arch: &str) -> Vec<u8> {
+pub fn convert(model: &ModelFile, config: &Value, arch: &str, form: Form) -> Vec<u8> {
     let mut w = GgufWriter::new();
     metadata(&mut w, config, arch);
     let graph = model.graph().unwrap();
     let source = model.weights();
     let gemma = arch.starts_with("gemma");
+    let mut tensors = Vec::new();
     for (_, value) in graph.weights() {
         let name = value.name.as_str();
         if name.starts_with("rope.") {
@@ -87,9 +98,53 @@ pub fn convert(model: &ModelFile, config: &Value, arch: &str) -> Vec<u8> {
         };
         assert_eq!(transform, expected, "{name}");
         let written: Tensor = weights::apply(tensor, transform).unwrap();
-        w.tensor(&stored, written.dtype(), written.shape(), written.bytes().unwrap());
+        tensors.push((stored, written));
+    }
+    if form == Form::Other {
+        tensors = other_form(tensors, model);
+    }
+    for (name, tensor) in tensors {
+        w.tensor(&name, tensor.dtype(), tensor.shape(), tensor.bytes().unwrap());
     }
     w.finish()
+}
+
+/// `attn_qkv` in place of `attn_q`, `attn_k`, `attn_v`, and the other way round; `ffn_up` and `ffn_gate` likewise.
+fn other_form(tensors: Vec<(String, Tensor)>, model: &ModelFile) -> Vec<(String, Tensor)> {
+    let (s, mut out) = (model.spec(), Vec::new());
+    let (q, kv) = (s.n_heads * s.head_dim, s.n_kv_heads * s.head_dim);
+    let find = |name: &str| tensors.iter().find(|(n, _)| n == name).map(|(_, t)| t.clone());
+    for (name, tensor) in &tensors {
+        let named = |from: &str, to: &str| name.replace(from, to);
+        let rows = |range| tensor.slice_rows(range).unwrap();
+        if name.contains(".attn_qkv.") {
+            out.push((named("attn_qkv", "attn_q"), rows(0..q)));
+            out.push((named("attn_qkv", "attn_k"), rows(q..q + kv)));
+            out.push((named("attn_qkv", "attn_v"), rows(q + kv..q + 2 * kv)));
+        } else if name.contains(".attn_q.") {
+            let parts = ["attn_q", "attn_k", "attn_v"].map(|part| find(&named("attn_q", part)).unwrap());
+            out.push((named("attn_q", "attn_qkv"), join(&parts)));
+        } else if name.contains(".ffn_up.") && s.gate_up == GateUpLayout::Fused {
+            out.push((named("ffn_up", "ffn_gate"), rows(0..s.intermediate)));
+            out.push((name.clone(), rows(s.intermediate..2 * s.intermediate)));
+        } else if name.contains(".ffn_up.") {
+            out.push((
+                name.clone(),
+                join(&[find(&named("ffn_up", "ffn_gate")).unwrap(), tensor.clone()]),
+            ));
+        } else if ![".attn_k.", ".attn_v.", ".ffn_gate."].iter().any(|n| name.contains(n)) {
+            out.push((name.clone(), tensor.clone()));
+        }
+    }
+    out
+}
+
+/// Rows one after the other.
+fn join(parts: &[Tensor]) -> Tensor {
+    let bytes: Vec<u8> = parts.iter().flat_map(|t| t.bytes().unwrap().to_vec()).collect();
+    let mut shape = parts[0].shape().to_vec();
+    shape[0] = parts.iter().map(|t| t.shape()[0]).sum();
+    Tensor::from_bytes(parts[0].dtype(), glia_core::Shape::try_new(&shape).unwrap(), &bytes).unwrap()
 }
 
 fn heads(config: &Value, key: &str) -> Transform {

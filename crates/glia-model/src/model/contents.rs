@@ -1,0 +1,64 @@
+//! What lies in a file or folder, whether or not it makes a model that can run.
+
+use std::fmt;
+use std::path::Path;
+
+use super::source::{Files, printable};
+use super::{ModelError, card};
+use crate::gguf::GgufFile;
+
+/// Tensors and metadata of files of any family, for `inspect` to list what it cannot explain.
+pub struct Contents {
+    path: String,
+    files: Files,
+}
+
+impl Contents {
+    /// Opens a GGUF file, a safetensors file or a folder of them.
+    ///
+    /// # Errors
+    /// [`ModelError`] when the file itself is damaged.
+    pub fn open(path: &Path, mmap: bool) -> Result<Contents, ModelError> {
+        let files = if path.is_dir() {
+            Files::open_folder(path, mmap)?
+        } else if path.extension().is_some_and(|e| e == "safetensors") {
+            Files::open_safetensors(path, mmap)?
+        } else {
+            Files::gguf(GgufFile::open(path, mmap)?)
+        };
+        Ok(Contents {
+            path: path.display().to_string(),
+            files,
+        })
+    }
+
+    /// A line per tensor.
+    pub fn tensors(&self) -> Vec<String> {
+        self.files.tensors()
+    }
+
+    /// Metadata entries as text.
+    pub fn metadata(&self) -> Vec<(String, String)> {
+        self.files.metadata()
+    }
+
+    /// A summary that says why these files cannot be run.
+    pub fn card(&self, problem: &str) -> impl fmt::Display {
+        // The summary names the file already.
+        let problem = problem.strip_prefix(&format!("{}: ", self.path)).unwrap_or(problem);
+        std::fmt::from_fn(move |f| {
+            let architecture = match &self.files {
+                Files::Gguf { arch, .. } if !arch.is_empty() => format!("{}: ", printable(arch)),
+                _ => String::new(),
+            };
+            card::head(
+                f,
+                &self.path,
+                &self.files,
+                &format!("{architecture}cannot be run: {problem}"),
+            )?;
+            writeln!(f, "tensors     {}", self.files.n_tensors())?;
+            card::weights(f, &self.files)
+        })
+    }
+}
