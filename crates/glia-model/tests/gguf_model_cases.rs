@@ -53,6 +53,34 @@ fn metadata_of_another_type_is_refused_by_key() {
         refused(key, WriteValue::I32s(vec![1, 2]), "differs by layer");
         refused(key, WriteValue::I32s(Vec::new()), "must be a number");
     }
+    for bad in [0, 3, 18] {
+        refused(
+            "llama.rope.dimension_count",
+            WriteValue::U32(bad),
+            "even number from 2 to the 16",
+        );
+    }
+    refused(
+        "llama.attention.value_length",
+        WriteValue::U32(8),
+        "differs from the 16",
+    );
+    refused("llama.attention.value_length", text(), "must be a number");
+    refused(
+        "llama.rope.scaling.factor",
+        WriteValue::F32(-1.0),
+        "must not be negative",
+    );
+    refused(
+        "llama.rope.scaling.type",
+        WriteValue::Str("longrope".into()),
+        "lacks its tables",
+    );
+    refused(
+        "llama.block_count",
+        WriteValue::U64(u64::MAX),
+        "not 18446744073709551615",
+    );
     refused("llama.block_count", WriteValue::F32(2.5), "whole number");
     refused("llama.block_count", WriteValue::I32(-2), "whole number");
     refused("llama.rope.scaling.type", WriteValue::U32(1), "must be a text");

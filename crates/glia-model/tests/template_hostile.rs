@@ -40,6 +40,53 @@ fn doubled(start: &str, double: &str, then: &str) -> [String; 3] {
     [straight, looped, recursive]
 }
 
+/// Chains of `n` links, whose trees are as deep as they are long.
+fn chains(n: usize) -> Vec<String> {
+    let expression =
+        |start: &str, link: &str, end: &str| format!("{{{{ {}{end} }}}}", format!("{start}{}", link.repeat(n)));
+    let mut all = vec![
+        expression("", "not ", "1"),
+        expression("", "- ", "1"),
+        expression("1", "|string", ""),
+        expression("messages", ".a", ""),
+        expression("messages", "[0]", ""),
+        expression("messages", "()", ""),
+        expression("", "1 if 0 else ", "1"),
+        expression("1", " is odd", ""),
+        format!("{{% if 0 %}}{}{{% endif %}}", "{% elif 0 %}x".repeat(n)),
+        format!("{{% if 0 %}}{}{{% endif %}}", "{%-elif 0 %}x".repeat(n)),
+        format!("{{{{ {{'a': {{'b': 1}}}} {} }}}}", "~ 1".repeat(n)),
+        format!("{{% set x = '%}}' {} %}}", "+ 'a'".repeat(n)),
+    ];
+    for sign in [
+        "+", "-", "*", "/", "//", "%", "**", "~", "and", "or", "in", "==", "<", "|d,", ",",
+    ] {
+        all.push(expression("1", &format!(" {sign} 1"), ""));
+    }
+    all
+}
+
+#[test]
+fn chains_of_any_length_leave_the_stack_whole() {
+    let on_small_stack = |source: String| {
+        let run = move || render(&source).map(drop);
+        let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).unwrap();
+        thread.join().unwrap()
+    };
+    for source in [100, 240, 480, 990].into_iter().flat_map(chains) {
+        // Some are errors of the template; that they come back is enough.
+        let _ = on_small_stack(source);
+    }
+    for source in chains(100_000) {
+        let error = on_small_stack(source.clone()).expect_err(&source[..40]).to_string();
+        assert!(
+            error.contains("exceeds") || error.contains("parse"),
+            "{}: {error}",
+            &source[..40]
+        );
+    }
+}
+
 fn hostile() -> Vec<String> {
     let mut all = Vec::new();
     for double in [

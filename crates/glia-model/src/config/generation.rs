@@ -126,9 +126,9 @@ impl GenerationConfig {
             file: path.display().to_string(),
             map: &map,
         };
-        let ids = |key: &str| match own.ids(key)? {
-            ids if ids.is_empty() => base.ids(key),
-            ids => Ok(ids),
+        let ids = |key: &str| {
+            let (own, base) = (own.ids(key)?, base.ids(key)?);
+            Ok(if own.is_empty() { base } else { own })
         };
         Ok(GenerationConfig {
             eos: ids("eos_token_id")?,

@@ -185,6 +185,12 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
     );
     let head_dim = keys.whole("attention.key_length")?.unwrap_or(hidden / n_heads).max(1);
     config.insert("head_dim".to_owned(), json!(head_dim));
+    if let Some(width) = keys.whole("attention.value_length")?
+        && width != head_dim
+    {
+        let reason = format!("is {width}, which differs from the {head_dim} elements of a key: not supported");
+        return Err(keys.error(&format!("{arch}.attention.value_length"), reason));
+    }
     let n_kv_heads = keys.whole("attention.head_count_kv")?.unwrap_or(n_heads);
     config.insert("num_key_value_heads".to_owned(), json!(n_kv_heads));
     let theta = keys.number("rope.freq_base")?.unwrap_or(10_000.0);
@@ -192,6 +198,10 @@ pub fn config(gguf: &dyn GgufView) -> Result<Map<String, Value>, FamilyError> {
     if let Some(rot) = keys.whole("rope.dimension_count")?
         && rot != head_dim
     {
+        if rot == 0 || rot % 2 == 1 || rot > head_dim {
+            let reason = format!("must be an even number from 2 to the {head_dim} elements of a head, not {rot}");
+            return Err(keys.error(&format!("{arch}.rope.dimension_count"), reason));
+        }
         config.insert("partial_rotary_factor".to_owned(), json!(rot as f64 / head_dim as f64));
     }
     let Some(vocab) = gguf.shape("token_embd.weight").and_then(|s| s.first().copied()) else {
@@ -250,6 +260,13 @@ fn scaling(keys: &Keys<'_>) -> Result<Option<Value>, FamilyError> {
     // A factor without a kind is linear, as in the files of before there were kinds.
     let kind = keys.text("rope.scaling.type")?.unwrap_or("linear");
     let factor = number("factor")?.or(keys.number("rope.scale_linear")?);
+    if let Some(factor) = factor.filter(|f| *f < 0.0) {
+        return Err(keys.error(
+            &format!("{arch}.rope.scaling.factor"),
+            format!("must not be negative, not {factor}"),
+        ));
+    }
+    // Zero is how some files say that there is none.
     match (kind, factor.filter(|f| *f > 0.0)) {
         ("linear", Some(factor)) => Ok(Some(json!({ "rope_type": "linear", "factor": factor }))),
         ("yarn", Some(factor)) => {

@@ -32,7 +32,12 @@ impl Fault {
 /// The JSON behind the length, where both are there.
 fn json(bytes: &[u8]) -> Option<&[u8]> {
     let (head, rest) = bytes.split_first_chunk::<8>()?;
-    rest.get(..usize::try_from(u64::from_le_bytes(*head)).ok()?)
+    let len = u64::from_le_bytes(*head);
+    // One beyond the cap is not looked at.
+    if len > super::MAX_HEADER_BYTES {
+        return None;
+    }
+    rest.get(..usize::try_from(len).ok()?)
 }
 
 /// The first name that is there twice.

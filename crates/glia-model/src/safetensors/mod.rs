@@ -192,9 +192,15 @@ impl SafetensorsFile {
 
     fn add(&mut self, path: &Path, mmap: bool) -> Result<(), SafetensorsError> {
         let name = path.display().to_string();
-        let source = crate::mmap::open(path, mmap).map_err(|source| SafetensorsError::Io {
-            file: name.clone(),
-            source,
+        let source = crate::mmap::open(path, mmap).map_err(|source| match source.kind() {
+            std::io::ErrorKind::NotFound => SafetensorsError::Header {
+                file: name.clone(),
+                reason: "there is no such file: fetch it, or the whole model again".to_owned(),
+            },
+            _ => SafetensorsError::Io {
+                file: name.clone(),
+                source,
+            },
         })?;
         let bytes = source.bytes();
         let header = |e: String| SafetensorsError::Header {

@@ -4,6 +4,7 @@
 //! bytes; what the engine does not charge for by itself, the rewritten syntax tree does (`meter`, `work`).
 
 mod clock;
+mod depth;
 mod error;
 mod filters;
 mod meter;
@@ -76,6 +77,7 @@ impl ChatTemplate {
                 limit: "4 MiB of source",
             });
         }
+        depth::check(source)?;
         let mut env = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         let syntax = syntax.map_err(|e| TemplateError::Parse(describe(&e)))?;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 /// The parts of the file that refer to others; the vocabulary is passed over.
 #[derive(Deserialize)]
+#[serde(expecting = "an object with `model`, `post_processor` and more")]
 struct Outline {
     #[serde(default)]
     post_processor: Value,
