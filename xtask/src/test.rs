@@ -20,9 +20,9 @@ pub fn run() -> Outcome {
     let mut folders = vec![sh::root().join("goldens")];
     folders.extend(std::env::var_os("GLIA_GOLDENS").map(PathBuf::from));
     for folder in folders {
-        if let Err(error) = goldens::run_folder(&folder) {
-            failed.push(error);
-        }
+        let (outcome, left_out) = goldens::run_folder(&folder);
+        left_out.into_iter().for_each(|reason| skips.add(reason));
+        failed.extend(outcome.err());
     }
     skips.print();
     if failed.is_empty() {
@@ -71,17 +71,21 @@ impl Skips {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
             let _ = to.write_all(&line).and_then(|()| to.write_all(b"\n"));
             let text = String::from_utf8_lossy(&line);
-            if let Some((_, reason)) = text.split_once("SKIP: ").or_else(|| text.split_once("skipped: "))
-                && let Ok(mut reasons) = self.0.lock()
-            {
-                *reasons.entry(reason.trim().to_owned()).or_default() += 1;
+            if let Some((_, reason)) = text.split_once("SKIP: ").or_else(|| text.split_once("skipped: ")) {
+                self.add(reason.trim().to_owned());
             }
+        }
+    }
+
+    fn add(&self, reason: String) {
+        if let Ok(mut reasons) = self.0.lock() {
+            *reasons.entry(reason).or_default() += 1;
         }
     }
 
     fn print(&mut self) {
         let Ok(reasons) = self.0.get_mut() else { return };
-        println!("\nskipped tests: {}", reasons.values().sum::<usize>());
+        println!("\nskipped tests and golden cases: {}", reasons.values().sum::<usize>());
         for (reason, n) in reasons {
             println!("  {n} x {reason}");
         }

@@ -1,4 +1,16 @@
 //! CPU backend of glia: packed SIMD kernels, and programs that a team of threads walks once per step.
+//!
+//! ```
+//! use glia_backend_cpu::CpuBackend;
+//! use glia_core::{Backend, Op, Tensor};
+//!
+//! let cpu = CpuBackend::new()?;
+//! let x = Tensor::from_f32([2, 3], &[1., 2., 3., 4., 5., 6.])?;
+//! let w = Tensor::from_f32([1, 3], &[1., 1., 1.])?;
+//! let y = cpu.execute(&Op::MatMul, &[&x, &w])?;
+//! assert_eq!(y[0].as_f32()?, [6., 15.]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod arena;
 mod backend;

@@ -15,6 +15,9 @@ const PIECE_BYTES: usize = 1 << 18;
 /// Where a matrix may begin: a cache line.
 const ALIGN: usize = 64;
 
+/// Work that is done with every index below a number.
+pub(super) type Job<'a> = &'a (dyn Fn(usize) + Sync);
+
 struct Piece<'a> {
     matrix: usize,
     tiles: Range<usize>,
@@ -30,7 +33,7 @@ pub(crate) fn pack_all(
     weights: &[Tensor],
     precision: Precision,
     isa: Isa,
-    spread: &mut dyn FnMut(usize, &(dyn Fn(usize) + Sync)),
+    spread: &mut dyn FnMut(usize, Job<'_>),
 ) -> Result<Vec<PackedMatrix>, (usize, BackendError)> {
     check_isa(isa).map_err(|e| (0, e))?;
     let mut plans = Vec::with_capacity(weights.len());

@@ -70,7 +70,7 @@ impl PackedMatrix {
     /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::UnsupportedOp`] for an instruction set that this
     /// machine lacks, [`BackendError::OutOfMemory`], and device tensors.
     pub fn pack(w: &Tensor, precision: Precision, isa: Isa) -> Result<PackedMatrix, BackendError> {
-        let mut here = |n: usize, job: &(dyn Fn(usize) + Sync)| (0..n).for_each(job);
+        let mut here = |n: usize, job: all::Job<'_>| (0..n).for_each(job);
         let mut packed = pack_all(std::slice::from_ref(w), precision, isa, &mut here).map_err(|(_, e)| e)?;
         Ok(packed.remove(0))
     }

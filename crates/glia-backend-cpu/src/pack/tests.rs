@@ -197,7 +197,11 @@ fn exact_products_have_the_bits_of_the_decoded_weights() {
         let decoded = Tensor::from_f32([n, k], &values).unwrap();
         let x: Vec<f32> = (0..m * k).map(|_| rng.float()).collect();
         for isa in Isa::all_available() {
-            let product = |w: &Tensor| PackedMatrix::pack(w, Precision::Exact, isa).unwrap().matmul(&x, m, None);
+            let product = |w: &Tensor| {
+                PackedMatrix::pack(w, Precision::Exact, isa)
+                    .unwrap()
+                    .matmul(&x, m, None)
+            };
             let (got, want) = (product(&w).unwrap(), product(&decoded).unwrap());
             assert_eq!(bits(&got), bits(&want), "{dtype} {}", isa.name());
         }
