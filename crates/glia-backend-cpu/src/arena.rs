@@ -1,6 +1,7 @@
 //! Raw memory of a running step: the arena, and values resolved to addresses. The one place outside kernels and KV
 //! blocks where addresses become slices; chunks, which exist once per piece of work, keep writers apart.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 
 use bytemuck::Pod;
@@ -237,5 +238,56 @@ impl<'a> Values<'a> {
         Ok(self
             .target(id, size_of::<T>(), first..first.saturating_add(n_elems))?
             .cast())
+    }
+}
+
+/// Floats that the stages of one instruction hand to each other: written by one stage, read by the next.
+#[derive(Clone, Copy)]
+pub(crate) struct Partials<'a> {
+    ptr: *mut f32,
+    len: usize,
+    memory: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: threads write to parts that belong to their chunks, and read after a barrier.
+unsafe impl Send for Partials<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Partials<'_> {}
+
+impl<'a> Partials<'a> {
+    pub fn new(memory: &'a mut [f32]) -> Partials<'a> {
+        Partials {
+            ptr: memory.as_mut_ptr(),
+            len: memory.len(),
+            memory: PhantomData,
+        }
+    }
+
+    fn check(&self, first: usize, n: usize) -> Result<(), BackendError> {
+        if first.checked_add(n).is_none_or(|end| end > self.len) {
+            return Err(broken(format!("partial results {first} + {n} of {}", self.len)));
+        }
+        Ok(())
+    }
+
+    /// The part of an item of a chunk.
+    ///
+    /// # Errors
+    /// When it leaves the memory.
+    pub fn write<'c>(&self, _: &'c mut Chunk, first: usize, n: usize) -> Result<&'c mut [f32], BackendError> {
+        self.check(first, n)?;
+        // SAFETY: in bounds; parts of different items do not overlap, and an item belongs to one chunk, lent out here.
+        Ok(unsafe { std::slice::from_raw_parts_mut(self.ptr.add(first), n) })
+    }
+
+    /// What an earlier stage wrote.
+    ///
+    /// # Errors
+    /// When it leaves the memory.
+    pub fn read(&self, first: usize, n: usize) -> Result<&'a [f32], BackendError> {
+        self.check(first, n)?;
+        // SAFETY: in bounds; a barrier lies between the stage that wrote and this one, and the next writer comes after
+        // another.
+        Ok(unsafe { std::slice::from_raw_parts(self.ptr.add(first), n) })
     }
 }

@@ -2,7 +2,7 @@
 
 use glia_core::{BackendError, SeqRows};
 
-use crate::arena::{Chunk, Values};
+use crate::arena::{Chunk, Partials, Values};
 use crate::simd::Level;
 use crate::state::SeqBlocks;
 
@@ -15,6 +15,8 @@ pub(crate) struct StepCx<'a> {
     pub seqs: &'a [SeqBlocks],
     pub n_threads: usize,
     pub level: Level,
+    /// Results of parts of an instruction, between its stages.
+    pub partials: Partials<'a>,
 }
 
 /// Memory of one thread that survives from chunk to chunk. Contents are arbitrary.
@@ -74,6 +76,14 @@ pub(crate) trait Kernel: Send + Sync {
     /// # Errors
     /// [`BackendError`]: the step does not begin.
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError>;
+
+    /// Floats of [`StepCx::partials`] that this stage and the ones after it in its instruction need.
+    ///
+    /// # Errors
+    /// As [`Kernel::work`].
+    fn partial_floats(&self, _: &StepCx<'_>) -> Result<usize, BackendError> {
+        Ok(0)
+    }
 
     /// Does the items of a chunk. Every output element is computed whole in an order that does not depend on how the
     /// work was cut.

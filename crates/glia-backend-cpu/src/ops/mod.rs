@@ -1,7 +1,6 @@
 //! Kernels of the op vocabulary, a file per family, and which kernels an instruction becomes.
 
 mod attention;
-mod attention_tile;
 mod cache;
 mod cast;
 mod elementwise;
@@ -13,12 +12,14 @@ mod reduce;
 mod rope;
 mod structural;
 
-use glia_core::{BackendError, DType, Instr, NodeView, Op, Symbol, ValueKind};
+use std::sync::Arc;
+
+use glia_core::{BackendError, DType, Instr, NodeView, Op, Symbol, ValueKind, ValueType};
 
 use crate::error::invalid;
 use crate::pack::ActKind;
 use crate::program::Builder;
-use attention::{Attention, Source};
+use attention::{Attention, Merge, Source};
 use elementwise::Func;
 use structural::{Choice, Pick, Select};
 
@@ -315,19 +316,21 @@ fn lower_sdpa(b: &mut Builder<'_>, op: &glia_core::Sdpa, ids: &[u32], out: u32) 
     let mask = op.mask.then(|| ids[3]);
     let sinks = if op.sinks { ids.last().copied() } else { None };
     let q_per_row = b.rows_depend_on(q, Symbol::T);
-    b.stage(
-        Attention {
-            op: op.clone(),
-            q,
-            source,
-            mask,
-            sinks,
-            out,
-            q_per_row,
-        },
-        ids,
-        &[out],
-    );
+    let attention = Arc::new(Attention {
+        op: op.clone(),
+        q,
+        source,
+        mask,
+        sinks,
+        out,
+        q_per_row,
+    });
+    // Stands for the results of splits: the stages hand them over beside the values.
+    let parts = b.temp(ValueType::fixed(DType::F32, &[1]));
+    b.stage(attention.clone(), ids, &[out, parts]);
+    let mut reads = ids.to_vec();
+    reads.push(parts);
+    b.stage(Merge(attention), &reads, &[out]);
     Ok(true)
 }
 

@@ -9,9 +9,9 @@ use glia_core::{BackendError, OpTime, Sizes, Step, Tensor};
 
 use super::compiled::CompiledProgram;
 use super::memory::{fresh_outputs, resolve};
-use crate::arena::{Arena, Chunk, RawValue, Values};
+use crate::arena::{Arena, Chunk, Partials, RawValue, Values};
 use crate::error::{NAME, invalid};
-use crate::kernel::{Scratch, StepCx, Work};
+use crate::kernel::{Scratch, StepCx, Work, grown};
 use crate::state::SeqBlocks;
 use crate::threads::Barrier;
 
@@ -23,6 +23,7 @@ pub(crate) struct Runner {
     work: Vec<Work>,
     next: Vec<AtomicUsize>,
     scratch: Vec<Mutex<Scratch>>,
+    partials: Vec<f32>,
 }
 
 impl Runner {
@@ -34,6 +35,7 @@ impl Runner {
             work: Vec::new(),
             next: program.lowered.stages.iter().map(|_| AtomicUsize::new(0)).collect(),
             scratch: (0..program.team.n_threads()).map(|_| Mutex::default()).collect(),
+            partials: Vec::new(),
         }
     }
 }
@@ -58,19 +60,23 @@ pub(crate) fn run_step(
         &mut fresh,
         &mut runner.values,
     )?;
-    let cx = StepCx {
+    let mut cx = StepCx {
         values: Values(&runner.values),
         rows: step.rows,
         seqs: &runner.seqs,
         n_threads: program.team.n_threads(),
         level: program.level,
+        partials: Partials::new(&mut []),
     };
     runner.work.clear();
+    let mut n_partials = 0;
     for stage in &program.lowered.stages {
-        runner
-            .work
-            .push(stage.kernel.work(&cx).map_err(|e| named(program, stage.instr, e))?);
+        let (work, floats) = (stage.kernel.work(&cx), stage.kernel.partial_floats(&cx));
+        let named = |e| named(program, stage.instr, e);
+        runner.work.push(work.map_err(named)?);
+        n_partials = n_partials.max(floats.map_err(named)?);
     }
+    cx.partials = Partials::new(grown(&mut runner.partials, n_partials));
     runner.next.iter_mut().for_each(|n| *n.get_mut() = 0);
     let turn = program.team.take_turn();
     let walk = Walk {

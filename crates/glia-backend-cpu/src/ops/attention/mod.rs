@@ -1,16 +1,27 @@
 //! Scaled dot-product attention: online softmax over tiles of 64 keys at absolute positions, within splits of 512
 //! keys that are merged in order. The result of a row depends on its position only, not on its neighbours in a step.
 
+mod split;
+mod tile;
+
+use std::ops::Range;
+use std::sync::Arc;
+
 use glia_core::{BackendError, Sdpa, SeqRows};
 
 use crate::arena::Chunk;
 use crate::error::invalid;
 use crate::kernel::{Kernel, Scratch, StepCx, Work};
-use crate::ops::attention_tile::{Rows, Visible, add_tile, finish, merge};
 use crate::state::{BLOCK_TOKENS, LANES, PartLayout, read_keys, read_values};
+
+use self::split::Cut;
+pub(crate) use self::split::Merge;
+use self::tile::{Rows, Visible, add_tile, finish, merge};
 
 /// Tiles of a split.
 const SPLIT_TILES: usize = 8;
+/// Keys of a split.
+const SPLIT_KEYS: usize = SPLIT_TILES * BLOCK_TOKENS;
 
 /// Where keys and values come from.
 pub(crate) enum Source {
@@ -203,29 +214,37 @@ impl Attention {
         all.get(row * tk..(row + 1) * tk)
     }
 
+    /// Pieces of a step, and the largest number of keys.
+    fn extent(&self, cx: &StepCx<'_>, dims: &Dims) -> Result<(usize, usize), BackendError> {
+        let (mut n_pieces, mut longest) = (0, 0);
+        for i in 0..self.n_spans(cx) {
+            let (_, n_queries, _, n_keys) = self.span(cx, i)?;
+            if self.op.causal && n_queries > n_keys {
+                let reason =
+                    format!("causal attention needs at least as many keys as queries, not {n_keys} and {n_queries}");
+                return Err(crate::error::shape("sdpa", reason));
+            }
+            n_pieces += n_queries.div_ceil(Self::rows_per_piece(dims)) * dims.n_kv;
+            longest = longest.max(n_keys);
+        }
+        Ok((n_pieces, longest))
+    }
+
+    /// Splits of a piece, all of them or one, merged into `total`.
     fn attend(
         &self,
         cx: &StepCx<'_>,
         dims: &Dims,
         piece: &Piece,
-        chunk: &mut Chunk,
-        scratch: &mut Scratch,
+        only: Option<usize>,
+        scratch: &mut [f32],
+        total: &mut Rows<'_>,
     ) -> Result<(), BackendError> {
         let group = dims.n_heads / dims.n_kv;
         let n_rows = piece.n * group;
         let q = cx.values.read::<f32>(self.q)?;
-        let n_key_floats = BLOCK_TOKENS * dims.dim;
-        let n_value_floats = BLOCK_TOKENS * dims.v_dim;
-        let state = n_rows * (dims.v_dim + 2);
-        let sizes = [
-            n_rows * dims.dim,
-            n_key_floats,
-            n_value_floats,
-            state,
-            state,
-            n_rows * BLOCK_TOKENS,
-        ];
-        let mut rest = scratch.floats(sizes.iter().sum());
+        let sizes = self.scratch_floats(dims, n_rows);
+        let mut rest = scratch;
         let mut take = |n: usize| {
             let (part, tail) = std::mem::take(&mut rest).split_at_mut(n);
             rest = tail;
@@ -233,8 +252,7 @@ impl Attention {
         };
         let (queries, keys, values) = (take(sizes[0]), take(sizes[1]), take(sizes[2]));
         let mut part = Rows::new(take(sizes[3]), n_rows, dims.v_dim);
-        let mut total = Rows::new(take(sizes[4]), n_rows, dims.v_dim);
-        let scores = take(sizes[5]);
+        let scores = take(sizes[4]);
         for r in 0..n_rows {
             let (row, head) = (piece.first + r / group, piece.kv_head * group + r % group);
             let from = (row * dims.n_heads + head) * dims.dim;
@@ -252,7 +270,15 @@ impl Attention {
         let mask_shape = (cx.values.shape(self.q)?[0], piece.n_keys);
         total.clear();
         let tiles = lo / BLOCK_TOKENS..hi.div_ceil(BLOCK_TOKENS);
-        for split in tiles.start / SPLIT_TILES..tiles.end.div_ceil(SPLIT_TILES) {
+        let mut splits = tiles.start / SPLIT_TILES..tiles.end.div_ceil(SPLIT_TILES);
+        if let Some(split) = only {
+            splits = if splits.contains(&split) {
+                split..split + 1
+            } else {
+                0..0
+            };
+        }
+        for split in splits {
             part.clear();
             for tile in (split * SPLIT_TILES).max(tiles.start)..((split + 1) * SPLIT_TILES).min(tiles.end) {
                 let start = tile * BLOCK_TOKENS;
@@ -297,11 +323,35 @@ impl Attention {
                 merge(cx.level, total.row(r), part.row(r));
             }
         }
+        Ok(())
+    }
+
+    /// Floats of queries, keys, values, the results of a split, and scores.
+    fn scratch_floats(&self, dims: &Dims, n_rows: usize) -> [usize; 5] {
+        [
+            n_rows * dims.dim,
+            BLOCK_TOKENS * dims.dim,
+            BLOCK_TOKENS * dims.v_dim,
+            n_rows * (dims.v_dim + 2),
+            n_rows * BLOCK_TOKENS,
+        ]
+    }
+
+    /// Writes the rows of a piece: `finish(row, sink, out)` makes each.
+    fn put(
+        &self,
+        cx: &StepCx<'_>,
+        dims: &Dims,
+        piece: &Piece,
+        chunk: &mut Chunk,
+        mut finish: impl FnMut(usize, Option<f32>, &mut [f32]),
+    ) -> Result<(), BackendError> {
+        let group = dims.n_heads / dims.n_kv;
         let sinks = match self.sinks {
             Some(id) => Some(cx.values.read::<f32>(id)?),
             None => None,
         };
-        for r in 0..n_rows {
+        for r in 0..piece.n * group {
             let (row, head) = (piece.first + r / group, piece.kv_head * group + r % group);
             let sink = sinks.and_then(|s| s.get(head).copied());
             let to: *mut f32 =
@@ -309,36 +359,51 @@ impl Attention {
                     .write_ptr(chunk, self.out, (row * dims.n_heads + head) * dims.v_dim, dims.v_dim)?;
             // SAFETY: in bounds by `write_ptr`; every (row, head) belongs to exactly one piece.
             let out = unsafe { std::slice::from_raw_parts_mut(to, dims.v_dim) };
-            finish(total.row(r), sink, out);
+            finish(r, sink, out);
         }
         Ok(())
     }
 }
 
-impl Kernel for Attention {
+impl Kernel for Arc<Attention> {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
         let dims = self.dims(cx)?;
         if self.mask.is_some() && cx.rows.len() > 1 {
             return Err(invalid("sdpa", "a mask has no row per token: one sequence at a time"));
         }
-        let mut n = 0;
-        for i in 0..self.n_spans(cx) {
-            let (_, n_queries, _, n_keys) = self.span(cx, i)?;
-            if self.op.causal && n_queries > n_keys {
-                let reason =
-                    format!("causal attention needs at least as many keys as queries, not {n_keys} and {n_queries}");
-                return Err(crate::error::shape("sdpa", reason));
-            }
-            n += n_queries.div_ceil(Self::rows_per_piece(&dims)) * dims.n_kv;
-        }
-        Ok(Work::each(n))
+        let n_pieces = self.extent(cx, &dims)?.0;
+        let n_splits = Cut::of(self, cx, &dims)?.map_or(1, |cut| cut.n_splits);
+        Ok(Work::each(n_pieces.saturating_mul(n_splits)))
+    }
+
+    fn partial_floats(&self, cx: &StepCx<'_>) -> Result<usize, BackendError> {
+        Ok(Cut::of(self, cx, &self.dims(cx)?)?.map_or(0, |cut| cut.all_floats()))
     }
 
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, scratch: &mut Scratch) -> Result<(), BackendError> {
         let dims = self.dims(cx)?;
-        for item in chunk.items() {
-            let piece = self.piece(cx, &dims, item)?;
-            self.attend(cx, &dims, &piece, chunk, scratch)?;
+        let cut = Cut::of(self, cx, &dims)?;
+        let items: Range<usize> = chunk.items();
+        for item in items {
+            let n_splits = cut.map_or(1, |cut| cut.n_splits);
+            let piece = self.piece(cx, &dims, item / n_splits)?;
+            let n_rows = piece.n * (dims.n_heads / dims.n_kv);
+            let n_results = n_rows * (dims.v_dim + 2);
+            let n_scratch: usize = self.scratch_floats(&dims, n_rows).iter().sum();
+            match cut {
+                Some(cut) => {
+                    let results = cx.partials.write(chunk, item * cut.floats, n_results)?;
+                    let mut results = Rows::new(results, n_rows, dims.v_dim);
+                    let scratch = scratch.floats(n_scratch);
+                    self.attend(cx, &dims, &piece, Some(item % n_splits), scratch, &mut results)?;
+                }
+                None => {
+                    let (results, scratch) = scratch.floats(n_results + n_scratch).split_at_mut(n_results);
+                    let mut total = Rows::new(results, n_rows, dims.v_dim);
+                    self.attend(cx, &dims, &piece, None, scratch, &mut total)?;
+                    self.put(cx, &dims, &piece, chunk, |r, sink, out| finish(total.row(r), sink, out))?;
+                }
+            }
         }
         Ok(())
     }
