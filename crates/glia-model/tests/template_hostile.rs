@@ -42,8 +42,7 @@ fn doubled(start: &str, double: &str, then: &str) -> [String; 3] {
 
 /// Chains of `n` links, whose trees are as deep as they are long.
 fn chains(n: usize) -> Vec<String> {
-    let expression =
-        |start: &str, link: &str, end: &str| format!("{{{{ {}{end} }}}}", format!("{start}{}", link.repeat(n)));
+    let expression = |start: &str, link: &str, end: &str| format!("{{{{ {start}{}{end} }}}}", link.repeat(n));
     let mut all = vec![
         expression("", "not ", "1"),
         expression("", "- ", "1"),

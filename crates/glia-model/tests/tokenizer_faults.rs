@@ -181,13 +181,15 @@ fn a_megabyte_without_blanks_takes_linear_time() {
         let model = vocab.model.clone();
         let tokenizer = Tokenizer::from_gguf(vocab, None).unwrap();
         for text in [letters.as_str(), &"a".repeat(1_000_000)] {
-            let time = |n: usize| {
+            let once = |n: usize| {
                 let start = Instant::now();
                 let ids = tokenizer.encode(&text[..n], false, false).unwrap();
                 assert!(ids.len() >= n / 2, "{model}");
                 start.elapsed().as_secs_f64()
             };
-            time(10_000);
+            once(10_000);
+            // The best of three: what else runs on the machine is not the tokenizer's doing.
+            let time = |n: usize| (0..3).map(|_| once(n)).fold(f64::INFINITY, f64::min);
             let (short, long) = (time(100_000), time(1_000_000));
             // Ten times the length, at most about fifteen times the time; busy machines get more.
             assert!(
