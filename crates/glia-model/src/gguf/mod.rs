@@ -18,6 +18,7 @@ use std::sync::Arc;
 use glia_core::{ByteSource, DType, Shape, Tensor};
 
 pub use error::GgufError;
+pub(crate) use value::clip;
 pub use value::{Array, Value};
 
 use header::Part;

@@ -118,6 +118,13 @@ impl<'a> Value<'a> {
 /// Bytes of a text that are shown within a message, and of one that is listed (`{:#}`).
 const SHOWN_BYTES: [usize; 2] = [200, 1 << 16];
 
+/// The beginning of a text: whole characters, at most so many bytes.
+pub(crate) fn clip(text: &str, most_bytes: usize) -> &str {
+    let ends = (0..=most_bytes.min(text.len())).rev();
+    let end = ends.into_iter().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
+    &text[..end]
+}
+
 /// Shows a value in one line of bounded length; `{:#}` shows longer texts.
 impl std::fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -127,9 +134,9 @@ impl std::fmt::Display for Value<'_> {
             Value::Float(x) => write!(f, "{x}"),
             Value::Bool(b) => write!(f, "{b}"),
             Value::Str(s) => {
-                let end = s.floor_char_boundary(SHOWN_BYTES[usize::from(f.alternate())]);
-                write!(f, "{:?}", &s[..end])?;
-                match s.len() - end {
+                let shown = clip(s, SHOWN_BYTES[usize::from(f.alternate())]);
+                write!(f, "{shown:?}")?;
+                match s.len() - shown.len() {
                     0 => Ok(()),
                     more => write!(f, ".. and {more} more bytes"),
                 }

@@ -45,20 +45,34 @@ impl Contents {
     /// A summary that says why these files cannot be run.
     pub fn card(&self, problem: &str) -> impl fmt::Display {
         // The summary names the file already.
-        let problem = problem.strip_prefix(&format!("{}: ", self.path)).unwrap_or(problem);
-        std::fmt::from_fn(move |f| {
-            let architecture = match &self.files {
-                Files::Gguf { arch, .. } if !arch.is_empty() => format!("{}: ", printable(arch)),
-                _ => String::new(),
-            };
-            card::head(
-                f,
-                &self.path,
-                &self.files,
-                &format!("{architecture}cannot be run: {problem}"),
-            )?;
-            writeln!(f, "tensors     {}", self.files.n_tensors())?;
-            card::weights(f, &self.files)
-        })
+        let named = format!("{}: ", self.path);
+        let problem = problem.strip_prefix(&named).unwrap_or(problem).to_owned();
+        Card {
+            contents: self,
+            problem,
+        }
+    }
+}
+
+struct Card<'a> {
+    contents: &'a Contents,
+    problem: String,
+}
+
+impl fmt::Display for Card<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, files) = (&self.contents.path, &self.contents.files);
+        let architecture = match files {
+            Files::Gguf { arch, .. } if !arch.is_empty() => format!("{}: ", printable(arch)),
+            _ => String::new(),
+        };
+        card::head(
+            f,
+            path,
+            files,
+            &format!("{architecture}cannot be run: {}", self.problem),
+        )?;
+        writeln!(f, "tensors     {}", files.n_tensors())?;
+        card::weights(f, files)
     }
 }

@@ -13,7 +13,7 @@ use crate::family::FamilyError;
 use crate::family::decoder::{WeightTypes, rope_weight_name};
 use crate::family::gguf::{Transform, tensor_name};
 use crate::family::spec::DecoderSpec;
-use crate::gguf::{GgufFile, types};
+use crate::gguf::{GgufFile, clip, types};
 use crate::safetensors::SafetensorsFile;
 use crate::weights;
 
@@ -26,7 +26,7 @@ pub(super) enum Files {
 /// A text of a file as it may go to a terminal: no control characters, no pages of it.
 pub(super) fn printable(text: &str) -> String {
     const MOST: usize = 200;
-    let shown = &text[..text.floor_char_boundary(MOST)];
+    let shown = clip(text, MOST);
     let mut line: String = shown
         .chars()
         .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })

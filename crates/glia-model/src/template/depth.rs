@@ -3,8 +3,7 @@
 
 use super::TemplateError;
 
-/// Tokens of one `{{ }}` or `{% %}`: what a chain within it can be long. A tree so deep fits the 2 MiB
-/// stack of a thread.
+/// Tokens of one `{{ }}` or `{% %}` that may lie below each other: a tree so deep fits the 2 MiB stack of a thread.
 const MAX_TOKENS: usize = 1000;
 /// Branches of a template: each `elif` is one level below the one before.
 const MAX_ELIFS: usize = 250;
@@ -29,9 +28,9 @@ pub(super) fn check(source: &str) -> Result<(), TemplateError> {
         };
         let tag = Tag::read(&bytes[at + 1..], close);
         n_elifs += usize::from(tag.is_elif);
-        if tag.n_tokens > MAX_TOKENS {
+        if tag.deepest > MAX_TOKENS {
             return Err(TemplateError::Limit {
-                limit: "1000 words and signs within one {{ }} or {% %}",
+                limit: "1000 words and signs of one expression",
             });
         }
         if n_elifs > MAX_ELIFS {
@@ -45,7 +44,8 @@ pub(super) fn check(source: &str) -> Result<(), TemplateError> {
 /// What lies between the marks of a tag.
 struct Tag {
     len: usize,
-    n_tokens: usize,
+    /// Most tokens of one chain, with those around its brackets.
+    deepest: usize,
     is_elif: bool,
 }
 
@@ -53,6 +53,8 @@ impl Tag {
     /// Reads up to `close` and `}`, outside of texts and braces.
     fn read(bytes: &[u8], close: u8) -> Tag {
         let (mut at, mut n_tokens, mut braces) = (0, 0, 0usize);
+        // Tokens above and before this one; those at the open brackets.
+        let (mut depth, mut opened, mut deepest) = (0, Vec::new(), 0);
         let mut is_elif = false;
         while let Some(&byte) = bytes.get(at) {
             if byte == close && braces == 0 && bytes.get(at + 1) == Some(&b'}') {
@@ -72,10 +74,19 @@ impl Tag {
             }
             is_elif |= n_tokens <= 1 && &bytes[start..at] == b"elif";
             n_tokens += 1;
+            depth += 1;
+            match byte {
+                b'(' | b'[' | b'{' => opened.push(depth),
+                b')' | b']' | b'}' => depth = opened.pop().map_or(depth, |before| before + 1),
+                // The next element lies beside this one, not below.
+                b',' => depth = opened.last().copied().unwrap_or(0),
+                _ => {}
+            }
+            deepest = deepest.max(depth);
         }
         Tag {
             len: at,
-            n_tokens,
+            deepest,
             is_elif,
         }
     }

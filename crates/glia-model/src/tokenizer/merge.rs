@@ -77,10 +77,10 @@ fn merge_many(symbols: &mut [Symbol], merger: &impl Merger, emit: &mut impl FnMu
     let mut next: Vec<u32> = (1..=n as u32).map(|i| if i as usize == n { NONE } else { i }).collect();
     let mut prev: Vec<u32> = (0..n as u32).map(|i| i.wrapping_sub(1)).collect();
     // Entries: (key, left, right, length of both, merged token).
-    let mut heap = BinaryHeap::with_capacity(n);
+    let mut pairs = Vec::with_capacity(n);
     for i in 1..n {
         if let Some((key, id)) = merger.pair(symbols[i - 1], symbols[i]) {
-            heap.push(Reverse((
+            pairs.push(Reverse((
                 key,
                 i as u32 - 1,
                 i as u32,
@@ -89,6 +89,7 @@ fn merge_many(symbols: &mut [Symbol], merger: &impl Merger, emit: &mut impl FnMu
             )));
         }
     }
+    let mut heap = BinaryHeap::from(pairs);
     while let Some(Reverse((_, left, right, len, id))) = heap.pop() {
         let (l, r) = (left as usize, right as usize);
         // A side that has merged since is either gone or longer, so the lengths tell a stale entry.
