@@ -1,7 +1,7 @@
 //! Inner loops of matrix products over packed tiles.
 
 #[cfg(target_arch = "x86_64")]
-mod avx512;
+pub(crate) mod avx512;
 pub(crate) mod dynamic;
 pub(crate) mod exact;
 pub(crate) mod float;

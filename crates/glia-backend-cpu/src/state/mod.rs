@@ -10,4 +10,6 @@ pub(crate) use append::append_row;
 pub(crate) use block::SeqBlocks;
 pub(crate) use layout::{BLOCK_TOKENS, KvLayout, LANES, PartLayout};
 pub(crate) use pool::SequencePool;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use read::stored;
 pub(crate) use read::{read_keys, read_values};

@@ -41,6 +41,14 @@ pub(crate) unsafe fn read_values(
     unsafe { read(seq, part, head, tile, n_tokens, out) }
 }
 
+/// The address of tile `tile` of a head as it is stored: 64 tokens, those beyond the sequence arbitrary.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn stored(seq: &SeqBlocks, part: &PartLayout, head: usize, tile: usize) -> Option<*const u8> {
+    let block = seq.blocks.get(tile).filter(|_| head < part.n_heads)?;
+    // SAFETY: `KvLayout` sized the block for all heads of all parts.
+    Some(unsafe { block.0.add(part.offset + head * part.head_bytes()) })
+}
+
 /// # Safety
 /// As [`read_keys`].
 unsafe fn read(seq: &SeqBlocks, part: &PartLayout, head: usize, tile: usize, n_tokens: usize, out: &mut [f32]) -> bool {

@@ -1,4 +1,5 @@
 //! Kernels for AVX-512.
 
+pub(crate) mod attention;
 pub(super) mod float;
 pub(super) mod int8;

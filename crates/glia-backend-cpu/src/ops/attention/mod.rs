@@ -1,6 +1,7 @@
 //! Scaled dot-product attention: online softmax over tiles of 64 keys at absolute positions, within splits of 512
 //! keys that are merged in order. The result of a row depends on its position only, not on its neighbours in a step.
 
+mod direct;
 mod split;
 mod tile;
 
@@ -14,6 +15,7 @@ use crate::error::invalid;
 use crate::kernel::{Kernel, Scratch, StepCx, Work};
 use crate::state::{BLOCK_TOKENS, LANES, PartLayout, read_keys, read_values};
 
+use self::direct::{Batch, Direct};
 use self::split::Cut;
 pub(crate) use self::split::Merge;
 use self::tile::{Rows, Visible, add_tile, finish, merge};
@@ -283,40 +285,55 @@ impl Attention {
             for tile in (split * SPLIT_TILES).max(tiles.start)..((split + 1) * SPLIT_TILES).min(tiles.end) {
                 let start = tile * BLOCK_TOKENS;
                 let n = BLOCK_TOKENS.min(hi - start);
-                self.load(cx, dims, piece, (tile, n), (keys, values))?;
-                for r in 0..n_rows {
+                let seen = |r: usize| {
                     let (from, to) = spans[r / group];
                     let (from, to) = (from.max(start), to.min(start + n));
-                    if from >= to {
-                        continue;
-                    }
-                    let visible = Visible {
+                    (from < to).then(|| Visible {
                         from: from - start,
                         to: to - start,
+                    })
+                };
+                let mask_of = |r: usize, visible: Visible| {
+                    let (row, head) = (piece.first + r / group, piece.kv_head * group + r % group);
+                    self.mask_row(mask, mask_shape, row, head)
+                        .and_then(|m| m.get(start + visible.from..start + visible.to))
+                };
+                let direct = Direct::of(cx, &self.source, piece, tile);
+                if direct.is_none() {
+                    self.load(cx, dims, piece, (tile, n), (keys, values))?;
+                }
+                let mut r = 0;
+                while r < n_rows {
+                    let Some(visible) = seen(r) else {
+                        r += 1;
+                        continue;
                     };
-                    let row_mask = self.mask_row(
-                        mask,
-                        mask_shape,
-                        piece.first + r / group,
-                        piece.kv_head * group + r % group,
-                    );
-                    let row_mask = row_mask.and_then(|m| m.get(from..to));
-                    if mask.is_some() && row_mask.is_none() {
+                    if mask.is_some() && mask_of(r, visible).is_none() {
                         return Err(invalid("sdpa", "the mask has another size"));
                     }
-                    let query = &queries[r * dims.dim..(r + 1) * dims.dim];
-                    let row_scores = &mut scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
+                    let scale_and_cap = (self.op.scale, self.op.softcap);
+                    if let Some(direct) = &direct {
+                        let same = (r..n_rows).take_while(|&r| seen(r) == Some(visible)).count();
+                        let batch = Batch {
+                            visible,
+                            scale_and_cap,
+                            mask: &|i| mask_of(r + i, visible),
+                        };
+                        r += direct.add(&batch, queries, scores, &mut part, (r, same));
+                        continue;
+                    }
                     add_tile(
                         cx.level,
-                        query,
+                        &queries[r * dims.dim..(r + 1) * dims.dim],
                         keys,
                         values,
-                        (self.op.scale, self.op.softcap),
-                        row_mask,
+                        scale_and_cap,
+                        mask_of(r, visible),
                         visible,
-                        row_scores,
+                        &mut scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS],
                         part.row(r),
                     );
+                    r += 1;
                 }
             }
             for r in 0..n_rows {

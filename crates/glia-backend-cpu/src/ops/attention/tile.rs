@@ -25,13 +25,18 @@ impl<'a> Rows<'a> {
             .for_each(|m| *m = f32::NEG_INFINITY);
     }
 
+    /// The weighted sums from row `i` on, and how far apart those of two rows are.
+    pub fn sums(&mut self, i: usize) -> (&mut [f32], usize) {
+        (&mut self.data[i * self.width + 2..], self.width)
+    }
+
     pub fn row(&mut self, i: usize) -> &mut [f32] {
         &mut self.data[i * self.width..(i + 1) * self.width]
     }
 }
 
 /// Keys of a tile that a row sees.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Visible {
     pub from: usize,
     pub to: usize,
@@ -64,46 +69,10 @@ leveled! {
                 }
             }
         }
-        let (scale, cap) = scale_and_cap;
         for (s, sum) in scores.as_chunks_mut::<LANES>().0.iter_mut().zip(&sums) {
-            for lane in 0..LANES {
-                s[lane] = sum[lane] * scale;
-            }
+            *s = *sum;
         }
-        if let Some(cap) = cap {
-            for s in scores.iter_mut() {
-                *s = cap * tanh(*s / cap);
-            }
-        }
-        if let Some(mask) = mask {
-            for (s, m) in scores[from..to].iter_mut().zip(mask) {
-                *s += m;
-            }
-        }
-        scores[..from].fill(f32::NEG_INFINITY);
-        scores[to..].fill(f32::NEG_INFINITY);
-        let mut most = [f32::NEG_INFINITY; LANES];
-        for s in scores.as_chunks::<LANES>().0 {
-            for lane in 0..LANES {
-                most[lane] = if s[lane] > most[lane] { s[lane] } else { most[lane] };
-            }
-        }
-        let (old, new) = (row[0], most.iter().fold(row[0], |m, &s| if s > m { s } else { m }));
-        let new = if new == f32::NEG_INFINITY && scores[from..to].iter().any(|s| s.is_nan()) { f32::NAN } else { new };
-        if new == f32::NEG_INFINITY {
-            return;
-        }
-        let mut total = [0f32; LANES];
-        for s in scores.as_chunks_mut::<LANES>().0 {
-            for lane in 0..LANES {
-                s[lane] = exp(s[lane] - new);
-                total[lane] += s[lane];
-            }
-        }
-        // Once the largest is NaN it stays: the comparison above never replaces it.
-        let keep = exp(old - new);
-        row[0] = new;
-        row[1] = row[1] * keep + sum16(&total);
+        let Some(keep) = weigh(scale_and_cap, mask, visible, scores, row) else { return };
         let acc = &mut row[2..];
         let width = acc.len();
         let blocks = width / 64 * 64;
@@ -130,6 +99,74 @@ leveled! {
             }
         }
     }
+}
+
+leveled! {
+    /// Inner products of a tile become weights: see [`weigh`].
+    pub(super) fn weigh_row(
+        scale_and_cap: (f32, Option<f32>),
+        mask: Option<&[f32]>,
+        visible: Visible,
+        scores: &mut [f32],
+        row: &mut [f32],
+    ) -> Option<f32> {
+        weigh(scale_and_cap, mask, visible, scores.try_into().ok()?, row)
+    }
+}
+
+/// Inner products of a tile become weights, and the row's largest score and sum go on. Returns the factor of what the row
+/// has so far, or `None` when it sees nothing here.
+#[inline(always)]
+fn weigh(
+    scale_and_cap: (f32, Option<f32>),
+    mask: Option<&[f32]>,
+    Visible { from, to }: Visible,
+    scores: &mut [f32; BLOCK_TOKENS],
+    row: &mut [f32],
+) -> Option<f32> {
+    let (scale, cap) = scale_and_cap;
+    for s in scores.iter_mut() {
+        *s *= scale;
+    }
+    if let Some(cap) = cap {
+        for s in scores.iter_mut() {
+            *s = cap * tanh(*s / cap);
+        }
+    }
+    if let Some(mask) = mask {
+        for (s, m) in scores[from..to].iter_mut().zip(mask) {
+            *s += m;
+        }
+    }
+    scores[..from].fill(f32::NEG_INFINITY);
+    scores[to..].fill(f32::NEG_INFINITY);
+    let mut most = [f32::NEG_INFINITY; LANES];
+    for s in scores.as_chunks::<LANES>().0 {
+        for lane in 0..LANES {
+            most[lane] = if s[lane] > most[lane] { s[lane] } else { most[lane] };
+        }
+    }
+    let (old, new) = (row[0], most.iter().fold(row[0], |m, &s| if s > m { s } else { m }));
+    let new = if new == f32::NEG_INFINITY && scores[from..to].iter().any(|s| s.is_nan()) {
+        f32::NAN
+    } else {
+        new
+    };
+    if new == f32::NEG_INFINITY {
+        return None;
+    }
+    let mut total = [0f32; LANES];
+    for s in scores.as_chunks_mut::<LANES>().0 {
+        for lane in 0..LANES {
+            s[lane] = exp(s[lane] - new);
+            total[lane] += s[lane];
+        }
+    }
+    // Once the largest is NaN it stays: the comparison above never replaces it.
+    let keep = exp(old - new);
+    row[0] = new;
+    row[1] = row[1] * keep + sum16(&total);
+    Some(keep)
 }
 
 /// Sum of 16 lanes, always in this order.
@@ -182,5 +219,74 @@ pub(crate) fn finish(row: &[f32], sink: Option<f32>, out: &mut [f32]) {
     let inverse = factor / sum;
     for (o, &a) in out.iter_mut().zip(&row[2..]) {
         *o = a * inverse;
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+    use crate::kernels::avx512::attention;
+    use crate::simd::Level;
+
+    fn numbers(n: usize, seed: u64) -> Vec<f32> {
+        let mut x = seed;
+        let mut next = || {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (x >> 33) as f32 / (1u64 << 30) as f32 - 1.0
+        };
+        (0..n).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn rows_together_have_the_bits_of_each_row_alone() {
+        if !Isa::Avx512Vnni.is_available() {
+            println!("SKIP: no AVX-512 on this machine");
+            return;
+        }
+        const R: usize = 3;
+        for (dim, v_dim) in [(64, 64), (80, 80), (128, 96), (33, 16), (256, 256)] {
+            let (queries, keys) = (numbers(R * dim, 1), numbers(BLOCK_TOKENS * dim, 2));
+            let values = numbers(BLOCK_TOKENS * v_dim, 3);
+            for (from, to) in [(0, 64), (0, 1), (5, 40), (63, 64)] {
+                let visible = Visible { from, to };
+                let (mut one, mut all) = (numbers(R * (v_dim + 2), 4), numbers(R * (v_dim + 2), 4));
+                let mut scores = vec![0f32; R * BLOCK_TOKENS];
+                let mut one = Rows::new(&mut one, R, v_dim);
+                for r in 0..R {
+                    let query = &queries[r * dim..(r + 1) * dim];
+                    let scores = &mut scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
+                    let row = one.row(r);
+                    add_tile(
+                        Level::Avx512,
+                        query,
+                        &keys,
+                        &values,
+                        (0.3, Some(20.0)),
+                        None,
+                        visible,
+                        scores,
+                        row,
+                    );
+                }
+                let mut rows = Rows::new(&mut all, R, v_dim);
+                // SAFETY: the machine has AVX-512; keys and values are whole tiles.
+                unsafe { attention::scores::<R, false>(&queries, dim, keys.as_ptr().cast(), &mut scores) };
+                let keep = std::array::from_fn(|r| {
+                    let scores = &mut scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
+                    weigh_row(Level::Avx512, (0.3, Some(20.0)), None, visible, scores, rows.row(r)).unwrap()
+                });
+                let (acc, stride) = rows.sums(0);
+                // SAFETY: as above.
+                unsafe {
+                    let values = values.as_ptr().cast();
+                    attention::values::<R, false>(&scores, (from, to), values, v_dim, &keep, acc, stride);
+                }
+                for r in 0..R {
+                    let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(bits(one.row(r)), bits(rows.row(r)), "{dim} x {v_dim}, {from}..{to}");
+                }
+            }
+        }
     }
 }
