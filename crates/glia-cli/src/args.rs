@@ -123,7 +123,8 @@ pub struct EngineArgs {
     /// Refuse to start when intermediate values could need more bytes than this; 0 is unlimited.
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = whole, allow_negative_numbers = true)]
     pub max_intermediate_bytes: usize,
-    /// Read the file into memory instead of mapping it: for files that another program may cut short.
+    /// Read the file into memory instead of mapping it: for files that another program may cut short. Takes the file's
+    /// size more.
     #[arg(long)]
     pub no_mmap: bool,
     /// Split text as this pre-tokenizer does, where a GGUF file names one that is unknown.
@@ -250,14 +251,14 @@ pub enum GraphForm {
 pub struct BenchArgs {
     /// The model.
     pub model: OsString,
-    /// Tokens of the prefill test; 0 leaves it out. May be given several times.
-    #[arg(long, default_values_t = [512], value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    /// Tokens of the prefill test; 0 leaves it out. Several with commas.
+    #[arg(long, default_values_t = [512], value_delimiter = ',', value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub prefill: Vec<usize>,
     /// Tokens of the decode test; 0 leaves it out.
     #[arg(long, default_value_t = 64, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub decode: usize,
-    /// Tokens already in the context when decoding begins. May be given several times.
-    #[arg(long, default_values_t = [0], value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    /// Tokens already in the context when decoding begins. Several with commas.
+    #[arg(long, default_values_t = [0], value_delimiter = ',', value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub depth: Vec<usize>,
     /// Repetitions; the table shows median, least and most.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = whole, allow_negative_numbers = true)]

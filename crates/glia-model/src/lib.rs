@@ -35,6 +35,7 @@ mod memory;
 mod mmap;
 pub mod model;
 pub mod perplexity;
+mod printable;
 #[doc(hidden)]
 pub mod proof;
 pub mod safetensors;
@@ -42,6 +43,7 @@ pub mod sample;
 mod stop;
 pub mod template;
 pub mod tokenizer;
+mod wall;
 pub mod weights;
 
 pub use generate::{Event, FinishReason, GenerateParams, Generation};

@@ -234,3 +234,21 @@ fn long_conversations_have_room() {
         .unwrap();
     assert!(text.ends_with("word!"));
 }
+
+#[test]
+fn panics_of_the_template_engine_become_errors() {
+    for source in [
+        "{% for i in [1] %}{{ loop.cycle() }}{% endfor %}",
+        "{% for i in [1,2] %}{% with a=1 %}{% filter upper %}{% break %}{% endfilter %}{% endwith %}{% endfor %}{{1}}",
+    ] {
+        // Whatever the engine makes of it, it returns.
+        let _ = render(source);
+    }
+}
+
+#[test]
+fn what_a_template_raises_is_printed_on_one_short_line() {
+    let source = "{{ raise_exception('\u{1b}[31m\\r\\nall is well' ~ 'x' * 5000) }}";
+    let text = render(source).unwrap_err().to_string();
+    assert!(!text.contains(|c: char| c.is_control()) && text.len() < 400, "{text:?}");
+}

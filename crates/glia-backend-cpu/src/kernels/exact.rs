@@ -8,7 +8,7 @@ use crate::simd::{leveled, madd};
 const ROWS: usize = 8;
 
 leveled! {
-    /// One tile (scales and minima F32) for `m` rows of f32 activations (as bytes); `put` takes each row's 16 results.
+    /// One tile for `m` rows of f32 activations (as bytes); `put` takes each row's 16 results.
     pub(crate) fn tile(format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut dyn FnMut(usize, &[f32; 16])) {
         let k = tile.len() / format.block_bytes() * 32;
         let mut row = 0;
@@ -36,9 +36,10 @@ fn rows<const FMA: bool, const M: usize>(
     let mut acc = [[0f32; 16]; M];
     let rows: [&[[u8; 4]]; M] = std::array::from_fn(|r| &acts[r * k * 4..].as_chunks().0[..k]);
     for (b, w) in tile.chunks_exact(format.block_bytes()).enumerate() {
-        let scales: [[f32; 16]; 2] = std::array::from_fn(|s| floats(w, format.scale_at(s.min(format.n_scales - 1))));
+        let scales: [[f32; 16]; 2] =
+            std::array::from_fn(|s| lanes(format, w, format.scale_at(s.min(format.n_scales - 1))));
         let mins = if format.has_min {
-            floats(w, format.min_at())
+            lanes(format, w, format.min_at())
         } else {
             [0.0; 16]
         };
@@ -67,8 +68,13 @@ fn rows<const FMA: bool, const M: usize>(
     M
 }
 
+/// Scales or minima of the 16 rows.
 #[inline(always)]
-fn floats(b: &[u8], at: usize) -> [f32; 16] {
+fn lanes(format: Format, b: &[u8], at: usize) -> [f32; 16] {
+    if !format.wide {
+        let halves = b[at..at + 32].as_chunks().0;
+        return std::array::from_fn(|i| half::f16::from_le_bytes(halves[i]).to_f32());
+    }
     let floats = b[at..at + 64].as_chunks().0;
     std::array::from_fn(|i| f32::from_le_bytes(floats[i]))
 }

@@ -14,8 +14,10 @@ pub(crate) struct Format {
     pub n_scales: usize,
     /// Subtracted from each code.
     pub offset: i32,
-    /// Scales and minima are kept as F32 rather than F16, so that values are exact; activations are F32 then.
+    /// Activations are F32, and values exactly what the format defines.
     pub exact: bool,
+    /// Scales and minima are kept as F32 rather than F16: those of super-blocks are products, which F16 would round.
+    pub wide: bool,
 }
 
 impl Format {
@@ -38,6 +40,7 @@ impl Format {
             n_scales,
             offset,
             exact: precision == Precision::Exact,
+            wide: precision == Precision::Exact && dtype.block_elems() > 32,
         })
     }
 
@@ -52,7 +55,7 @@ impl Format {
 
     /// Bytes of the scales, or of the minima, of 16 rows.
     const fn lane_bytes(self) -> usize {
-        if self.exact { 64 } else { 32 }
+        if self.wide { 64 } else { 32 }
     }
 
     /// Where in a block the scales `s` begin.
@@ -203,7 +206,7 @@ pub(super) fn store(format: Format, row: usize, b: &Block32, tile: &mut [u8]) {
         }
     }
     let mut put = |at: usize, value: f32| {
-        if format.exact {
+        if format.wide {
             tile[at + row * 4..][..4].copy_from_slice(&value.to_le_bytes());
         } else {
             tile[at + row * 2..][..2].copy_from_slice(&f16::from_f32(value).to_le_bytes());

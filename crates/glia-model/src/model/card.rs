@@ -3,7 +3,8 @@
 use std::fmt;
 
 use super::ModelFile;
-use super::source::{Files, printable};
+use super::source::Files;
+use crate::printable::printable;
 use crate::tokenizer::Tokenizer;
 
 /// The summary of a model file.

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::path::Path;
 
-use super::source::{Files, printable};
+use super::source::Files;
 use super::{ModelError, card};
 use crate::gguf::GgufFile;
+use crate::printable::printable;
 
 /// Tensors and metadata of files of any family, for `inspect` to list what it cannot explain.
 pub struct Contents {

@@ -13,7 +13,8 @@ use crate::family::FamilyError;
 use crate::family::decoder::{WeightTypes, rope_weight_name};
 use crate::family::gguf::{Transform, tensor_name};
 use crate::family::spec::DecoderSpec;
-use crate::gguf::{GgufFile, clip, types};
+use crate::gguf::{GgufFile, types};
+use crate::printable::printable;
 use crate::safetensors::SafetensorsFile;
 use crate::weights;
 
@@ -21,20 +22,6 @@ use crate::weights;
 pub(super) enum Files {
     Gguf { file: GgufFile, arch: String },
     Safetensors(SafetensorsFile),
-}
-
-/// A text of a file as it may go to a terminal: no control characters, no pages of it.
-pub(super) fn printable(text: &str) -> String {
-    const MOST: usize = 200;
-    let shown = clip(text, MOST);
-    let mut line: String = shown
-        .chars()
-        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
-        .collect();
-    if shown.len() < text.len() {
-        line += &format!(".. and {} more bytes", text.len() - shown.len());
-    }
-    line
 }
 
 /// The tensors of one type.

@@ -11,7 +11,7 @@ pub enum TemplateError {
     #[error("chat template does not parse: {0}")]
     Parse(String),
     /// The template itself refused the conversation: the text it gave.
-    #[error("{0}")]
+    #[error("{}", crate::printable::printable(&.0.replace(['\r', '\n'], " ")))]
     Raised(String),
     /// Rendering failed.
     #[error("chat template failed: {0}")]

@@ -14,6 +14,7 @@ mod work;
 pub use clock::Clock;
 pub use error::TemplateError;
 
+use crate::wall::within;
 use error::Raised;
 use minijinja::machinery::{CodeGenerator, eval, make_string_output, parse};
 use minijinja::syntax::SyntaxConfig;
@@ -104,7 +105,9 @@ impl ChatTemplate {
         });
         env.add_function("strftime_now", move |format: String| clock.format(&format));
         let source = without_generation_tags(source);
-        parse(&source, "chat", syntax.clone()).map_err(|e| TemplateError::Parse(describe(&e)))?;
+        within(|| parse(&source, "chat", syntax.clone()).map(drop))
+            .map_err(TemplateError::Parse)?
+            .map_err(|e| TemplateError::Parse(describe(&e)))?;
         Ok(Self {
             env,
             source,
@@ -191,6 +194,10 @@ impl ChatTemplate {
 
     /// Renders with a context of any shape.
     pub(crate) fn render_raw(&self, context: &Value) -> Result<String, TemplateError> {
+        within(|| self.render_within(context)).map_err(TemplateError::Render)?
+    }
+
+    fn render_within(&self, context: &Value) -> Result<String, TemplateError> {
         let parsed =
             parse(&self.source, "chat", self.syntax.clone()).map_err(|e| TemplateError::Parse(describe(&e)))?;
         let mut generator = CodeGenerator::new("chat", &self.source);

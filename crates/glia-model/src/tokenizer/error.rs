@@ -6,7 +6,7 @@
 pub enum TokenizerError {
     /// `tokenizer.ggml.pre` names a text splitter that is not known.
     #[error(
-        "tokenizer.ggml.pre is `{value}`, which is not a known pre-tokenizer; override it with the one the model was \
+        "`{value}` (tokenizer.ggml.pre, or what overrides it) is not a known pre-tokenizer; give the one the model was \
          trained with (--pre-tokenizer, `Options::pre_tokenizer`; supported: {supported})"
     )]
     UnknownPre {
@@ -78,3 +78,8 @@ impl TokenizerError {
 
 /// Result of the tokenizer layer.
 pub type Result<T> = std::result::Result<T, TokenizerError>;
+
+/// Runs a call of the `tokenizers` library, whose panics are [`TokenizerError::Library`].
+pub(super) fn within_library<T>(call: impl FnOnce() -> T) -> Result<T> {
+    crate::wall::within(call).map_err(|e| TokenizerError::Library(format!("the tokenizers library failed: {e}")))
+}

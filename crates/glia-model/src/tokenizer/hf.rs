@@ -1,11 +1,11 @@
 //! Tokenizers from `tokenizer.json`: the `tokenizers` library encodes; decoding is by pieces wherever the decoder
 //! allows, so that a stream and a batch agree.
 
-use super::error::{Result, TokenizerError};
+use super::error::{Result, TokenizerError, within_library};
 use super::special::{SpecialTokens, unguard};
 use super::strings::StringList;
 use super::vocab::byte_token_value;
-use super::{Detokenizer, Encoding, Engine, Parts, Strip, Tokenizer, bytemap, eog, hf_check, wall};
+use super::{Detokenizer, Encoding, Engine, Parts, Strip, Tokenizer, bytemap, eog, hf_check};
 use serde_json::Value;
 use std::borrow::Cow;
 use tokenizers::{AddedVocabulary, Model, OffsetType, PostProcessor, PreTokenizer};
@@ -37,11 +37,11 @@ impl HfEngine {
     }
 
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String> {
-        wall::within(|| self.inner.decode(ids, false))?.map_err(library)
+        within_library(|| self.inner.decode(ids, false))?.map_err(library)
     }
 
     pub(crate) fn encode(&self, text: &str, add_special: bool, how: Encoding, out: &mut Vec<u32>) -> Result<()> {
-        out.extend(wall::within(|| self.encode_unguarded(text, add_special, how))??);
+        out.extend(within_library(|| self.encode_unguarded(text, add_special, how))??);
         Ok(())
     }
 
@@ -87,7 +87,7 @@ pub(crate) fn build(tokenizer_json: &[u8], tokenizer_config: Option<&[u8]>) -> R
         problem: e,
     };
     hf_check::references(tokenizer_json)?;
-    let read = wall::within(|| tokenizers::Tokenizer::from_bytes(tokenizer_json));
+    let read = within_library(|| tokenizers::Tokenizer::from_bytes(tokenizer_json));
     let mut inner = read.map_err(|e| bad(e.to_string()))?.map_err(|e| bad(e.to_string()))?;
     inner.with_truncation(None).map_err(|e| bad(e.to_string()))?;
     inner.with_padding(None);

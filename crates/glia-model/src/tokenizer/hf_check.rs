@@ -1,8 +1,9 @@
 //! What is checked of a `tokenizer.json` before and after the library has read it: it trusts references within the file,
 //! and some patterns.
 
+use super::Encoding;
+use super::error::{Result, TokenizerError, within_library};
 use super::hf::HfEngine;
-use super::{Encoding, error::Result, error::TokenizerError};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -73,8 +74,7 @@ pub(crate) fn probe(engine: &HfEngine) -> Result<()> {
         };
         for text in PROBES {
             // A text may well have no tokens in a small vocabulary; that is no fault of the file.
-            if let Err(e) = super::wall::within(|| engine.encode_unguarded(text, true, how).map_or(0, |ids| ids.len()))
-            {
+            if let Err(e) = within_library(|| engine.encode_unguarded(text, true, how).map_or(0, |ids| ids.len())) {
                 return Err(bad(format!(
                     "no text can be encoded with it, such as {text:?} ({e}): its normalizer, pre_tokenizer or \
                      post_processor is damaged"

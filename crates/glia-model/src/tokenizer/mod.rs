@@ -22,7 +22,6 @@ mod stream;
 mod strings;
 mod unigram;
 mod vocab;
-mod wall;
 mod wordpiece;
 
 pub use error::{Result, TokenizerError};

@@ -1,6 +1,5 @@
-//! A wall around the `tokenizers` library: its panics, which files and texts can bring about, become errors.
+//! A wall around libraries that read what files bring: their panics become errors.
 
-use super::error::{Result, TokenizerError};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -20,16 +19,16 @@ impl Drop for Leave {
     }
 }
 
-/// Runs a call of the library; a panic in it is [`TokenizerError::Library`].
+/// Runs a call of a library; a panic in it is an error with its words.
 ///
-/// What the call borrows must not be left half changed by a panic: the library's tokenizer is only read here, its caches
-/// are locked by entry.
-pub(crate) fn within<T>(call: impl FnOnce() -> T) -> Result<T> {
+/// What the call borrows must not be left half changed by a panic: a tokenizer or a template is only read, its caches are
+/// locked by entry.
+pub(crate) fn within<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     quiet();
     let leave = Leave(INSIDE.replace(true));
     let outcome = catch_unwind(AssertUnwindSafe(call));
     drop(leave);
-    outcome.map_err(|panic| TokenizerError::Library(format!("the tokenizers library failed: {}", words(&*panic))))
+    outcome.map_err(|panic| words(&*panic).to_owned())
 }
 
 /// Panics inside the wall are not printed; all others go on to the program's own hook.
@@ -64,7 +63,7 @@ mod tests {
     fn panics_become_errors_and_results_pass() {
         assert_eq!(within(|| 7).unwrap(), 7);
         let none: Vec<u8> = Vec::new();
-        let error = within(|| none[std::hint::black_box(3)]).unwrap_err().to_string();
+        let error = within(|| none[std::hint::black_box(3)]).unwrap_err();
         assert!(error.contains("index out of bounds"), "{error}");
         assert!(!INSIDE.get());
         let nested = within(|| within(|| none[std::hint::black_box(3)]).is_err()).unwrap();
