@@ -254,3 +254,30 @@ fn programs_that_fail_or_panic_are_rolled_back_and_asked_again() {
         ex.default_session().truncate(1);
     }
 }
+
+/// Panics when it compiles.
+struct Breaking;
+
+impl Backend for Breaking {
+    fn name(&self) -> &str {
+        "breaking"
+    }
+    fn supports(&self, _: &Op) -> bool {
+        true
+    }
+    fn execute(&self, _: &Op, _: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        panic!("not reached")
+    }
+    fn compile(&self, _: &Segment, _: &CompileOptions<'_>) -> Result<Option<Arc<dyn Program>>, BackendError> {
+        panic!("told to")
+    }
+}
+
+#[test]
+fn a_backend_that_panics_while_it_compiles_fails_prepare() {
+    let graph = model(1, true);
+    let weights = weights(&graph);
+    let made = GraphExecutor::prepare(graph, weights, vec![Arc::new(Breaking)], ExecConfig::default());
+    let said = made.err().expect("an error").to_string();
+    assert!(said.contains("panicked") && said.contains("told to"), "{said}");
+}

@@ -1,10 +1,11 @@
 //! From graph, weights and backends to programs ready to run.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use glia_core::{
-    Backend, CompileOptions, DType, InterpretedProgram, NodeView, Program, StateOptions, Symbol, Tensor,
+    Backend, BackendError, CompileOptions, DType, InterpretedProgram, NodeView, Program, StateOptions, Symbol, Tensor,
     interpreter_runs,
 };
 
@@ -65,8 +66,14 @@ impl Shared {
         state_options.max_state_bytes = config.max_state_bytes;
         let mut states = Vec::with_capacity(plan.regions.len());
         for region in &plan.regions {
-            let program = compile(region, &backends[region.backend], &options)?;
-            states.push(program.clone().open(&state_options)?);
+            // A backend of somebody else may panic: that is an error of prepare as any other.
+            let made = catch_unwind(AssertUnwindSafe(|| {
+                let program = compile(region, &backends[region.backend], &options)?;
+                let state = program.clone().open(&state_options)?;
+                Ok::<_, ExecError>((program, state))
+            }));
+            let (program, state) = made.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic).into()))?;
+            states.push(state);
             programs.push(program);
         }
         let mut returned_weights = Vec::new();
