@@ -214,3 +214,10 @@ fn gguf_sampling_keys_are_read_and_checked() {
         assert!(error.contains("general.sampling"), "{value:?}: {error}");
     }
 }
+
+#[test]
+fn a_byte_order_mark_is_no_fault() {
+    let plain = open("bom-not", Some(r#"{"eos_token_id": 3}"#)).unwrap();
+    let marked = open("bom", Some("\u{feff}{\"eos_token_id\": 3}")).unwrap();
+    assert_eq!(marked.generation_config().eos, plain.generation_config().eos);
+}

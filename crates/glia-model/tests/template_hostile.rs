@@ -241,8 +241,8 @@ fn panics_of_the_template_engine_become_errors() {
         "{% for i in [1] %}{{ loop.cycle() }}{% endfor %}",
         "{% for i in [1,2] %}{% with a=1 %}{% filter upper %}{% break %}{% endfilter %}{% endwith %}{% endfor %}{{1}}",
     ] {
-        // Whatever the engine makes of it, it returns.
-        let _ = render(source);
+        let error = render(source).unwrap_err();
+        assert!(matches!(error, TemplateError::Render(_)), "{source}: {error:?}");
     }
 }
 

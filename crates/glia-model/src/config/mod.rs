@@ -112,6 +112,8 @@ pub(crate) fn object(path: &Path, bytes: &[u8]) -> Result<Map<String, Value>, Co
             "is a Git LFS pointer: fetch the file itself with `git lfs pull`".to_owned(),
         ));
     }
+    // Some editors begin a file with a byte order mark.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     match serde_json::from_slice(bytes) {
         Ok(Value::Object(map)) => Ok(map),
         Ok(_) => Err(error("is JSON, but no object".to_owned())),

@@ -1,7 +1,7 @@
 //! One sequence of a model: feeds ids, gives logits.
 
 use glia_core::{CancelToken, Tensor};
-use glia_ir::{RunOptions, Session};
+use glia_ir::{ExecError, RunOptions, Session};
 
 use super::{Model, ModelError};
 
@@ -51,7 +51,11 @@ impl<'m> ModelSession<'m> {
         if let Some(cancel) = cancel {
             options = options.with_cancel(cancel.clone());
         }
-        let mut outputs = self.session.run_with(&[("input_ids", input)], &options)?;
+        let ran = self.session.run_with(&[("input_ids", input)], &options);
+        let mut outputs = ran.map_err(|e| match e {
+            ExecError::NonFinite { .. } => ModelError::in_file(self.model.path.clone(), e.into()),
+            e => e.into(),
+        })?;
         Ok(outputs.take("logits").expect("the decoder's graph declares `logits`"))
     }
 
