@@ -64,7 +64,7 @@ impl PackedMatrix {
     /// Output columns of a tile.
     pub const TILE: usize = 16;
 
-    /// Packs a weight `[.., n, k]` (leading dimensions are folded into n) and releases its bytes.
+    /// Packs a weight `[.., n, k]` (leading dimensions are folded into n).
     ///
     /// # Errors
     /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::UnsupportedOp`] for an instruction set that this
