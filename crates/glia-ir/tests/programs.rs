@@ -278,6 +278,6 @@ fn a_backend_that_panics_while_it_compiles_fails_prepare() {
     let graph = model(1, true);
     let weights = weights(&graph);
     let made = GraphExecutor::prepare(graph, weights, vec![Arc::new(Breaking)], ExecConfig::default());
-    let said = made.err().expect("an error").to_string();
+    let said = made.unwrap_err().to_string();
     assert!(said.contains("panicked") && said.contains("told to"), "{said}");
 }
