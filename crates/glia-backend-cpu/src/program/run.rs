@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use glia_core::{BackendError, OpTime, Sizes, Step, Tensor};
+use glia_core::{BackendError, Sizes, Step, Tensor};
 
 use super::compiled::CompiledProgram;
 use super::memory::{fresh_outputs, resolve};
@@ -202,12 +202,7 @@ impl Walk<'_> {
                     return Ok(());
                 }
                 if let (true, Some(sink)) = (leader, self.step.profile) {
-                    let (instr, time) = (self.program.lowered.stages[stage].instr, started.elapsed());
-                    sink.add(OpTime {
-                        instr,
-                        time,
-                        device_clock: false,
-                    });
+                    sink.add_since(self.program.lowered.stages[stage].instr, started);
                 }
             }
         }
