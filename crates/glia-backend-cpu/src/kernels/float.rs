@@ -22,10 +22,17 @@ pub(crate) fn tiles(
     m: usize,
     put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx512Vnni {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: a matrix is packed only for an instruction set that this machine has.
-        return unsafe { super::avx512::float::tiles(dtype, tiles, k, acts, m, put) };
+        Isa::Avx512Vnni => return unsafe { super::avx512::float::tiles(dtype, tiles, k, acts, m, put) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 | Isa::Avx2Vnni => return unsafe { super::avx2::float_tiles(dtype, tiles, k, acts, m, put) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Isa::NeonDot | Isa::NeonI8mm => return unsafe { super::neon::float_tiles(dtype, tiles, k, acts, m, put) },
+        _ => {}
     }
     let step = 16 * dtype.block_bytes();
     for (index, tile) in tiles.chunks_exact((k * step).max(1)).enumerate() {
@@ -62,7 +69,7 @@ pub(crate) fn tile(
                 Isa::Avx512Vnni => unsafe { add_avx512(w, acts, k, ks.start, sums) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
-                Isa::Avx2 => unsafe { add_avx2(w, acts, k, ks.start, sums) },
+                Isa::Avx2 | Isa::Avx2Vnni => unsafe { add_avx2(w, acts, k, ks.start, sums) },
                 _ => add_all::<{ cfg!(target_arch = "aarch64") }>(w, acts, k, ks.start, sums),
             }
         }
@@ -123,7 +130,7 @@ fn widen(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
     match (dtype, isa) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `tile`.
-        (DType::F16, Isa::Avx2 | Isa::Avx512Vnni) => unsafe { widen_f16(bytes, out) },
+        (DType::F16, Isa::Avx2 | Isa::Avx2Vnni | Isa::Avx512Vnni) => unsafe { widen_f16(bytes, out) },
         (DType::F16, _) => {
             for (o, b) in out.iter_mut().zip(bytes.as_chunks().0) {
                 *o = half::f16::from_le_bytes(*b).to_f32();
