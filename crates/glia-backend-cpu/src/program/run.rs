@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use glia_core::{BackendError, OpTime, Sizes, Step, Tensor};
+use glia_core::{BackendError, Sizes, Step, Tensor};
 
 use super::compiled::CompiledProgram;
 use super::memory::{fresh_outputs, resolve};
@@ -235,13 +235,8 @@ impl Walk<'_> {
         }
         if let Some(sink) = self.step.profile {
             let mut since = self.since.lock().unwrap_or_else(|e| e.into_inner());
-            let (instr, now) = (self.program.lowered.stages[*at].instr, Instant::now());
-            sink.add(OpTime {
-                instr,
-                time: now - *since,
-                device_clock: false,
-            });
-            *since = now;
+            sink.add_since(self.program.lowered.stages[*at].instr, *since);
+            *since = Instant::now();
         }
         self.step.check_cancelled()?;
         self.progress.advance(group, self.with_work(group + 1));
