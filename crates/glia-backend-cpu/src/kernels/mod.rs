@@ -10,5 +10,7 @@ pub(crate) mod float;
 pub(crate) mod int8;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod lanes;
+pub(crate) mod lookup;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+pub(crate) mod runs;

@@ -173,6 +173,12 @@ macro_rules! floats {
         }
 
         #[inline(always)]
+        unsafe fn plus(a: Ints, b: Ints) -> Ints {
+            // SAFETY: no memory is touched.
+            unsafe { [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])] }
+        }
+
+        #[inline(always)]
         unsafe fn numbers(sums: Ints) -> Floats {
             // SAFETY: no memory is touched.
             unsafe { [_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])] }

@@ -5,7 +5,8 @@ mod lanes;
 use glia_core::DType;
 
 use self::lanes::{Avx512Vl, AvxVnni, Plain};
-use super::lanes::{float, int8};
+use super::lanes::{float, int8, runs};
+use super::runs::{Kind, Run};
 use crate::pack::Format;
 
 /// One tile for `m` prepared rows: the exact sums come from pairs of 16-bit products.
@@ -59,4 +60,31 @@ pub(in crate::kernels) fn float_tiles(
 ) {
     // SAFETY: this function has the instructions.
     unsafe { float::tiles::<Plain>(dtype, tiles, k, acts, m, put) }
+}
+
+/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
+#[target_feature(enable = "avx2,fma,f16c")]
+pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+    // SAFETY: this function has the instructions.
+    unsafe { runs::add::<Plain>(kind, runs, acts, row_bytes, sums) }
+}
+
+/// [`add_runs`] with the dot products of AVX-512 VNNI.
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vl,avx512vnni")]
+pub(in crate::kernels) fn add_runs_vl(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+    // SAFETY: this function has the instructions.
+    unsafe { runs::add::<Avx512Vl>(kind, runs, acts, row_bytes, sums) }
+}
+
+/// [`add_runs`] with the dot products of AVX-VNNI.
+#[target_feature(enable = "avx2,fma,f16c,avxvnni")]
+pub(in crate::kernels) fn add_runs_vnni(
+    kind: Kind,
+    runs: &[Run],
+    acts: &[u8],
+    row_bytes: usize,
+    sums: &mut [[f32; 16]],
+) {
+    // SAFETY: this function has the instructions.
+    unsafe { runs::add::<AvxVnni>(kind, runs, acts, row_bytes, sums) }
 }

@@ -4,6 +4,7 @@
 
 pub(in crate::kernels) mod float;
 pub(in crate::kernels) mod int8;
+pub(in crate::kernels) mod runs;
 
 /// What a column of a packed tile is stored as.
 pub(in crate::kernels) const F32: u8 = 0;
@@ -36,6 +37,9 @@ pub(in crate::kernels) trait Lanes {
 
     /// The lanes in memory.
     unsafe fn store(values: Self::Floats) -> [f32; 16];
+
+    /// Sums of both.
+    unsafe fn plus(a: Self::Ints, b: Self::Ints) -> Self::Ints;
 
     /// Each sum as a number.
     unsafe fn numbers(sums: Self::Ints) -> Self::Floats;

@@ -63,29 +63,47 @@ unsafe fn fifth(bits: u16) -> uint8x16_t {
     }
 }
 
-/// Dots of `M` rows, one instruction per group and four columns; `$dot(sums, codes, sixteen activations)` takes those of
-/// the group that its constant names.
-macro_rules! dots {
-    ($w:ident, $a:ident, $row_bytes:ident, $halves:ident, $sums:ident, $codes:expr, $dot:ident) => {
-        for half in $halves {
-            let mut sixteen = [vdupq_n_s8(0); M];
-            for r in 0..M {
-                sixteen[r] = vld1q_s8($a.add(r * $row_bytes + half * 16).cast());
-            }
-            dots!(group 0, half, $w, $sums, $codes, $dot, sixteen);
-            dots!(group 1, half, $w, $sums, $codes, $dot, sixteen);
-            dots!(group 2, half, $w, $sums, $codes, $dot, sixteen);
-            dots!(group 3, half, $w, $sums, $codes, $dot, sixteen);
+/// The body once for each of the halves, which `$half` names as a constant: nothing is decided while codes are read.
+macro_rules! each_half {
+    ($halves:ident, $half:ident, $body:block) => {
+        if $halves.start == 0 {
+            const $half: usize = 0;
+            $body
+        }
+        if $halves.end == 2 {
+            const $half: usize = 1;
+            $body
         }
     };
-    (group $g:literal, $half:ident, $w:ident, $sums:ident, $codes:expr, $dot:ident, $sixteen:ident) => {
-        let codes = $codes($w, $half * 4 + $g);
+}
+
+/// Adds to `$sums` the dots of `M` rows with group `$g` of a half: `$dot(sums, codes, sixteen activations)` takes those
+/// of the group that its constant names.
+macro_rules! dot_group {
+    ($g:literal, $sums:ident, $codes:expr, $dot:ident, $sixteen:ident) => {
+        let codes = $codes;
         for r in 0..M {
             for v in 0..4 {
                 $sums[r][v] = $dot::<$g>($sums[r][v], codes[v], $sixteen[r]);
             }
         }
     };
+}
+
+/// 16 activations of each of `M` rows.
+///
+/// # Safety
+/// As of [`Lanes::dots`].
+#[inline(always)]
+unsafe fn activations<const M: usize>(a: *const u8, row_bytes: usize, half: usize) -> [int8x16_t; M] {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sixteen = [vdupq_n_s8(0); M];
+        for r in 0..M {
+            sixteen[r] = vld1q_s8(a.add(r * row_bytes + half * 16).cast());
+        }
+        sixteen
+    }
 }
 
 /// The integer that sums of a row begin with, in every lane.
@@ -118,6 +136,38 @@ unsafe fn signed_codes<const CODES: u8>(w: *const u8, g: usize) -> [int8x16_t; 4
     }
 }
 
+/// Adds the products of groups `g` and `g + 1` to sums of two rows by two columns.
+///
+/// # Safety
+/// As of [`dots_of_pairs`].
+#[inline(always)]
+unsafe fn add_eight<const M: usize, const CODES: u8>(
+    sums: &mut [[int32x4_t; 8]; M],
+    w: *const u8,
+    a: *const u8,
+    row_bytes: usize,
+    g: usize,
+) {
+    // SAFETY: groups and rows lie within what the caller promised.
+    unsafe {
+        let (low, high) = (codes::<CODES>(w, g), codes::<CODES>(w, g + 1));
+        let mut columns = [vdupq_n_u8(0); 8];
+        for v in 0..4 {
+            // 8 codes of each of two columns.
+            let (low, high) = (vreinterpretq_u32_u8(low[v]), vreinterpretq_u32_u8(high[v]));
+            columns[v * 2] = vreinterpretq_u8_u32(vzip1q_u32(low, high));
+            columns[v * 2 + 1] = vreinterpretq_u8_u32(vzip2q_u32(low, high));
+        }
+        for pair in 0..M / 2 {
+            let eight = |r: usize| vld1_s8(a.add((pair * 2 + r) * row_bytes + g * 4).cast());
+            let two = vcombine_s8(eight(0), eight(1));
+            for c in 0..8 {
+                sums[pair][c] = usmmla(sums[pair][c], columns[c], two);
+            }
+        }
+    }
+}
+
 /// # Safety
 /// As of [`Lanes::dots`], for an even `M`.
 #[inline(always)]
@@ -137,23 +187,10 @@ unsafe fn dots_of_pairs<const M: usize, const CODES: u8>(
             let two = vset_lane_s32::<1>(start(1), vdup_n_s32(start(0)));
             sums[pair] = [vcombine_s32(two, two); 8];
         }
-        for g in (halves.start * 4..halves.end * 4).step_by(2) {
-            let (low, high) = (codes::<CODES>(w, g), codes::<CODES>(w, g + 1));
-            let mut columns = [vdupq_n_u8(0); 8];
-            for v in 0..4 {
-                // 8 codes of each of two columns.
-                let (low, high) = (vreinterpretq_u32_u8(low[v]), vreinterpretq_u32_u8(high[v]));
-                columns[v * 2] = vreinterpretq_u8_u32(vzip1q_u32(low, high));
-                columns[v * 2 + 1] = vreinterpretq_u8_u32(vzip2q_u32(low, high));
-            }
-            for pair in 0..M / 2 {
-                let eight = |r: usize| vld1_s8(a.add((pair * 2 + r) * row_bytes + g * 4).cast());
-                let two = vcombine_s8(eight(0), eight(1));
-                for c in 0..8 {
-                    sums[pair][c] = usmmla(sums[pair][c], columns[c], two);
-                }
-            }
-        }
+        each_half!(halves, HALF, {
+            add_eight::<M, CODES>(&mut sums, w, a, row_bytes, HALF * 4);
+            add_eight::<M, CODES>(&mut sums, w, a, row_bytes, HALF * 4 + 2);
+        });
         let mut out = [[vdupq_n_s32(0); 4]; M];
         for pair in 0..M / 2 {
             for v in 0..4 {
@@ -212,6 +249,15 @@ macro_rules! floats {
                 unsafe { vst1q_f32(out.as_mut_ptr().add(i * 4), values[i]) };
             }
             out
+        }
+
+        #[inline(always)]
+        unsafe fn plus(mut a: Ints, b: Ints) -> Ints {
+            for i in 0..4 {
+                // SAFETY: no memory is touched.
+                a[i] = unsafe { vaddq_s32(a[i], b[i]) };
+            }
+            a
         }
 
         #[inline(always)]
@@ -274,7 +320,13 @@ impl Lanes for Dot {
                     sums[r] = splat(a.add(r * row_bytes + start));
                 }
             }
-            dots!(w, a, row_bytes, halves, sums, signed_codes::<CODES>, sdot);
+            each_half!(halves, HALF, {
+                let sixteen = activations::<M>(a, row_bytes, HALF);
+                dot_group!(0, sums, signed_codes::<CODES>(w, HALF * 4 + 0), sdot, sixteen);
+                dot_group!(1, sums, signed_codes::<CODES>(w, HALF * 4 + 1), sdot, sixteen);
+                dot_group!(2, sums, signed_codes::<CODES>(w, HALF * 4 + 2), sdot, sixteen);
+                dot_group!(3, sums, signed_codes::<CODES>(w, HALF * 4 + 3), sdot, sixteen);
+            });
             sums
         }
     }
@@ -300,7 +352,13 @@ impl Lanes for I8mm {
             for r in 0..M {
                 sums[r] = splat(a.add(r * row_bytes + start));
             }
-            dots!(w, a, row_bytes, halves, sums, codes::<CODES>, usdot);
+            each_half!(halves, HALF, {
+                let sixteen = activations::<M>(a, row_bytes, HALF);
+                dot_group!(0, sums, codes::<CODES>(w, HALF * 4 + 0), usdot, sixteen);
+                dot_group!(1, sums, codes::<CODES>(w, HALF * 4 + 1), usdot, sixteen);
+                dot_group!(2, sums, codes::<CODES>(w, HALF * 4 + 2), usdot, sixteen);
+                dot_group!(3, sums, codes::<CODES>(w, HALF * 4 + 3), usdot, sixteen);
+            });
             sums
         }
     }

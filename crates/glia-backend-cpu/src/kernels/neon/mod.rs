@@ -6,7 +6,8 @@ mod lanes;
 use glia_core::DType;
 
 use self::lanes::{Dot, I8mm};
-use super::lanes::{float, int8};
+use super::lanes::{float, int8, runs};
+use super::runs::{Kind, Run};
 use crate::pack::Format;
 
 /// One tile for `m` prepared rows, with dot products.
@@ -47,4 +48,24 @@ pub(in crate::kernels) fn float_tiles(
 ) {
     // SAFETY: this function has the instructions.
     unsafe { float::tiles::<Dot>(dtype, tiles, k, acts, m, put) }
+}
+
+/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums, with dot products.
+#[target_feature(enable = "neon,dotprod")]
+pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+    // SAFETY: this function has the instructions.
+    unsafe { runs::add::<Dot>(kind, runs, acts, row_bytes, sums) }
+}
+
+/// [`add_runs`] with products of matrices.
+#[target_feature(enable = "neon,dotprod,i8mm")]
+pub(in crate::kernels) fn add_runs_i8mm(
+    kind: Kind,
+    runs: &[Run],
+    acts: &[u8],
+    row_bytes: usize,
+    sums: &mut [[f32; 16]],
+) {
+    // SAFETY: this function has the instructions.
+    unsafe { runs::add::<I8mm>(kind, runs, acts, row_bytes, sums) }
 }

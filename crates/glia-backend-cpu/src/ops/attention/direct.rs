@@ -1,6 +1,9 @@
 //! Tiles of the cache that are read as they are stored, for several query rows at once, where the machine has AVX-512.
 //! The bits are those of [`add_tile`](super::tile::add_tile).
 
+// Only the part for x86-64 uses everything.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
+
 use super::tile::{Rows, Visible, weigh_row};
 use super::{Piece, Source};
 use crate::kernel::StepCx;
@@ -81,8 +84,8 @@ impl Direct {
         use crate::kernels::avx512::attention;
         let queries = &queries[first * self.dim..(first + R) * self.dim];
         let scores = &mut scores[first * BLOCK_TOKENS..(first + R) * BLOCK_TOKENS];
-        // SAFETY: `of` found AVX-512; a block holds 64 keys of this head in this form. The rows were written before the
-        // last barrier, and nobody writes to them now.
+        // SAFETY: `of` found AVX-512; a block holds 64 keys of this head in this form. The rows were written in
+        // an earlier group, and nobody writes to them now.
         unsafe {
             match self.half[0] {
                 true => attention::scores::<R, true>(queries, self.dim, self.keys, scores),
