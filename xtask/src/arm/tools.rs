@@ -103,9 +103,10 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), String> {
     let files = fs::read_dir(&debs).map_err(|e| format!("{}: {e}", debs.display()))?;
     for file in files.filter_map(|f| Some(f.ok()?.path())) {
         if file.extension().is_some_and(|e| e == "deb") {
-            let mut dpkg = Command::new("dpkg-deb");
-            dpkg.arg("-x").arg(&file).arg(root);
-            sh::run(dpkg)?;
+            let status = Command::new("dpkg-deb").arg("-x").arg(&file).arg(root).status();
+            if !status.is_ok_and(|s| s.success()) {
+                return Err(format!("dpkg-deb cannot unpack {}", file.display()));
+            }
         }
     }
     fs::remove_dir_all(&debs)

@@ -5,6 +5,7 @@ use std::ops::Range;
 use glia_core::DType;
 
 use crate::isa::Isa;
+use crate::simd::BASE_FMA;
 
 /// Rows that share a widened chunk; sums of so many rows stay on the stack.
 const ROWS: usize = 64;
@@ -70,7 +71,7 @@ pub(crate) fn tile(
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
                 Isa::Avx2 | Isa::Avx2Vnni => unsafe { add_avx2(w, acts, k, ks.start, sums) },
-                _ => add_all::<{ cfg!(target_arch = "aarch64") }>(w, acts, k, ks.start, sums),
+                _ => add_all::<{ BASE_FMA }, 4>(w, acts, k, ks.start, sums),
             }
         }
         for (row, sums) in sums.iter().enumerate() {
@@ -82,22 +83,29 @@ pub(crate) fn tile(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
 fn add_avx512(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
-    add_all::<true>(w, acts, k, from, sums);
+    add_all::<true, 8>(w, acts, k, from, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn add_avx2(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
-    add_all::<true>(w, acts, k, from, sums);
+    add_all::<true, 4>(w, acts, k, from, sums);
 }
 
+/// `MOST` rows (4 or 8) at a time have their sums in registers.
 #[inline(always)]
-fn add_all<const FMA: bool>(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
+fn add_all<const FMA: bool, const MOST: usize>(
+    w: &[[f32; 16]],
+    acts: &[u8],
+    k: usize,
+    from: usize,
+    sums: &mut [[f32; 16]],
+) {
     let mut row = 0;
     while row < sums.len() {
         let acts = &acts[(row * k + from) * 4..];
         row += match &mut sums[row..] {
-            [a, b, c, d, e, f, g, h, ..] => add::<FMA, 8>(w, acts, k, [a, b, c, d, e, f, g, h]),
+            [a, b, c, d, e, f, g, h, ..] if MOST == 8 => add::<FMA, 8>(w, acts, k, [a, b, c, d, e, f, g, h]),
             [a, b, c, d, ..] => add::<FMA, 4>(w, acts, k, [a, b, c, d]),
             [a, b, ..] => add::<FMA, 2>(w, acts, k, [a, b]),
             [a, ..] => add::<FMA, 1>(w, acts, k, [a]),
