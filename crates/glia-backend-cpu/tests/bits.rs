@@ -362,4 +362,9 @@ fn state_memory_is_bounded_and_profiles_are_per_instruction() {
     state.commit();
     let times = sink.take();
     assert!(times.iter().any(|t| t.instr + 1 == net.segment.instrs.len()));
+    // One after the other, within the step.
+    for pair in times.windows(2) {
+        assert!(pair[0].start + pair[0].time <= pair[1].start, "{pair:?}");
+    }
+    assert!(times.last().unwrap().start < sink.began().elapsed());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{BackendError, ConstId, DType, Tensor};
 
@@ -129,30 +129,59 @@ impl CancelToken {
     }
 }
 
-/// Time of one instruction.
-#[derive(Clone, Copy, Debug)]
+/// Time of one instruction, or of one part of it: an instruction may have several entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpTime {
     /// Index into the segment's instructions.
     pub instr: usize,
+    /// When it began, since the step did.
+    pub start: Duration,
     /// How long it took.
     pub time: Duration,
     /// Measured by the device's own clock rather than the host's.
     pub device_clock: bool,
 }
 
-/// Collects times during a profiled step.
-#[derive(Debug, Default)]
-pub struct ProfileSink(Mutex<Vec<OpTime>>);
+/// Collects times during a profiled step, whose clock starts with the sink.
+#[derive(Debug)]
+pub struct ProfileSink {
+    began: Instant,
+    times: Mutex<Vec<OpTime>>,
+}
+
+impl Default for ProfileSink {
+    fn default() -> ProfileSink {
+        ProfileSink {
+            began: Instant::now(),
+            times: Mutex::default(),
+        }
+    }
+}
 
 impl ProfileSink {
+    /// When the step began.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Adds a time.
     pub fn add(&self, time: OpTime) {
-        self.0.lock().unwrap_or_else(|e| e.into_inner()).push(time);
+        self.times.lock().unwrap_or_else(|e| e.into_inner()).push(time);
+    }
+
+    /// Adds an instruction that began at `started` and ends now, by the host's clock.
+    pub fn add_since(&self, instr: usize, started: Instant) {
+        self.add(OpTime {
+            instr,
+            start: started.saturating_duration_since(self.began),
+            time: started.elapsed(),
+            device_clock: false,
+        });
     }
 
     /// Takes all times.
     pub fn take(&self) -> Vec<OpTime> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()))
+        std::mem::take(&mut self.times.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }
 

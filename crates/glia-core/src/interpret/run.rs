@@ -8,7 +8,7 @@ use super::InterpretedProgram;
 use super::own::{self, Route};
 use super::state::Pool;
 use crate::backend::check_type;
-use crate::{BackendError, InputRole, NodeCx, NodeView, OpTime, SeqRows, Sizes, Step, Tensor, ValueId, ValueKind};
+use crate::{BackendError, InputRole, NodeCx, NodeView, SeqRows, Sizes, Step, Tensor, ValueId, ValueKind};
 
 /// A value of the running step: on the host, in the backend's memory, or both.
 #[derive(Clone, Default)]
@@ -74,12 +74,7 @@ impl Walk<'_> {
             self.instr(pool, i)
                 .map_err(|e| e.at(self.program.backend.name(), &instr.node, instr.op.kind()))?;
             if let (Some(sink), Some(started)) = (self.step.profile, started) {
-                let time = started.elapsed();
-                sink.add(OpTime {
-                    instr: i,
-                    time,
-                    device_clock: false,
-                });
+                sink.add_since(i, started);
             }
             for &id in &instr.frees {
                 self.values[id.index()] = Held::default();
