@@ -83,15 +83,17 @@ fn a_step_that_fails_leaves_every_sequence_as_it_was() {
     let (of_a, of_b) = (ids(0, 8), ids(1, 5));
     a.feed(&of_a, &WantedRows::Last).unwrap();
     b.feed(&of_b, &WantedRows::Last).unwrap();
-    // An id beyond the vocabulary, no id, a cancelled step.
+    // An id beyond the vocabulary, no id.
     for bad in [&[u32::MAX][..], &[]] {
         let mut batch = [(&mut a, &[7][..]), (&mut b, bad)];
         model.feed_batch(&mut batch, &WantedRows::Last).unwrap_err();
     }
-    let mut batch = [(&mut a, &[7][..]), (&mut b, &[9][..])];
-    let cancel = CancelToken::after_checks(3);
-    let cancelled = model.feed_batch_with(&mut batch, &WantedRows::Last, Some(&cancel));
-    assert!(cancelled.unwrap_err().is_cancelled());
+    // Cancelled before the step, and within it.
+    for cancel in [CancelToken::after_checks(0), CancelToken::after_checks(3)] {
+        let mut batch = [(&mut a, &[7][..]), (&mut b, &[9][..])];
+        let cancelled = model.feed_batch_with(&mut batch, &WantedRows::Last, Some(&cancel));
+        assert!(cancelled.unwrap_err().is_cancelled());
+    }
     assert_eq!((a.pos(), b.pos()), (8, 5));
     let next = {
         let mut fresh = model.session().unwrap();

@@ -28,7 +28,8 @@ pub fn cost(mut command: Command) -> Result<Cost, String> {
         .map_err(|e| format!("{who}: {e}"))?;
     let wall = start.elapsed();
     if !used.status.success() {
-        return Err(format!("{who} ended with {}", used.status));
+        let status = used.status;
+        return Err(format!("{who} ended with {status}; run it by hand to see why"));
     }
     let peak_bytes = used.rusage.maxrss;
     Ok(Cost { wall, peak_bytes })
@@ -41,7 +42,7 @@ pub fn output_within(mut command: Command, limit: Duration) -> Result<Option<Str
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null());
+        .stderr(Stdio::inherit());
     let mut child = command.spawn().map_err(error)?;
     let pipe = child.stdout.take();
     // Read beside the wait: a full pipe would stop the program.
