@@ -35,12 +35,10 @@ fn products(c: &mut Criterion) {
         group.bench_function("pack", |b| {
             b.iter(|| PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs"))
         });
-        for m in [1, 64] {
-            let row = packed.act_row_bytes();
-            let mut acts = vec![0u8; m * row];
-            for acts in acts.chunks_exact_mut(row) {
-                packed.prepare_row(&vec![0.5; k], acts);
-            }
+        for m in [1, 8, 16, 96] {
+            let x: Vec<f32> = (0..m * k).map(|i| ((i * 31) % 199) as f32 / 99.0 - 1.0).collect();
+            let mut acts = vec![0u8; m * packed.act_row_bytes()];
+            packed.prepare(&x, m, &mut acts);
             let mut out = vec![0f32; m * n];
             if m == 1 {
                 group.throughput(Throughput::Bytes(packed.size_bytes() as u64));
