@@ -11,7 +11,13 @@ use glia_core::{DType, Precision, Tensor};
 fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
     let values: Vec<f32> = (0..n * k).map(|i| ((i * 7919) % 2003) as f32 / 1001.0 - 1.0).collect();
     let mut bytes = vec![0u8; dtype.size_bytes(n * k).expect("whole blocks")];
-    quantize(dtype, &values, &mut bytes).expect("a dtype with an encoder");
+    match dtype {
+        // No encoder: blocks of arbitrary codes; scales and units as F16 far from the odd values.
+        DType::Q4_K | DType::Q5_K | DType::Q6_K => {
+            bytes.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 37 % 59) as u8);
+        }
+        _ => quantize(dtype, &values, &mut bytes).expect("a dtype with an encoder"),
+    }
     Tensor::from_bytes(dtype, [n, k], &bytes).expect("the right length")
 }
 
@@ -22,6 +28,8 @@ fn products(c: &mut Criterion) {
         DType::Q4_1,
         DType::Q5_0,
         DType::Q8_0,
+        DType::Q4_K,
+        DType::Q6_K,
         DType::F16,
         DType::F32,
     ] {

@@ -8,6 +8,9 @@ use std::arch::x86_64::*;
 use crate::kernels::int8::{ACT_BLOCK, Panels};
 use crate::pack::{Format, Scales};
 
+/// How far ahead of its reads a single row asks for weights, in bytes.
+const AHEAD: usize = 4096;
+
 /// One tile for `m` prepared rows.
 ///
 /// # Panics
@@ -89,6 +92,13 @@ unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: u
             };
             let (unit, min_unit) = (unit(0), if MIN { unit(1) } else { unit(0) });
             for _ in 0..runs {
+                if M == 1 {
+                    // A single row reads weights as fast as memory gives them, and the machine's own prefetching ends
+                    // at each page.
+                    for line in (0..run_bytes).step_by(64) {
+                        _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add(AHEAD + line).cast());
+                    }
+                }
                 let lanes = |i: usize, unit: __m512| {
                     let at = w.add(code_bytes + i * lane_bytes);
                     if SUPER {
@@ -98,23 +108,38 @@ unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: u
                         _mm512_cvtph_ps(_mm256_loadu_si256(at.cast()))
                     }
                 };
-                for s in 0..SCALES {
-                    let mut sums: [__m512i; M] = std::array::from_fn(|r| {
+                let starts = |s: usize| -> [__m512i; M] {
+                    std::array::from_fn(|r| {
                         _mm512_set1_epi32(a.add(r * ACT_BLOCK + 36 + s * 4).cast::<i32>().read_unaligned())
-                    });
-                    for g in s * 8 / SCALES..(s + 1) * 8 / SCALES {
-                        let codes = codes::<BITS>(w, g);
+                    })
+                };
+                let mut sums = starts(0);
+                // Written out: as loops they are not unrolled, and sums move through memory.
+                macro_rules! dots {
+                    ($($g:literal)*) => { $(
+                        let four_codes = codes::<BITS, $g>(w);
                         for r in 0..M {
-                            let four = a.add(r * ACT_BLOCK + g * 4).cast::<i32>().read_unaligned();
-                            sums[r] = _mm512_dpbusd_epi32(sums[r], codes, _mm512_set1_epi32(four));
+                            let four = a.add(r * ACT_BLOCK + $g * 4).cast::<i32>().read_unaligned();
+                            sums[r] = _mm512_dpbusd_epi32(sums[r], four_codes, _mm512_set1_epi32(four));
                         }
-                    }
-                    let scales = lanes(s, unit);
-                    for r in 0..M {
-                        let scale = _mm512_set1_ps(a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned());
-                        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), _mm512_mul_ps(scales, scale), acc[r]);
-                    }
+                    )* };
                 }
+                macro_rules! fold {
+                    ($s:expr) => {
+                        let scales = lanes($s, unit);
+                        for r in 0..M {
+                            let scale = _mm512_set1_ps(a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned());
+                            acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), _mm512_mul_ps(scales, scale), acc[r]);
+                        }
+                    };
+                }
+                dots!(0 1 2 3);
+                if SCALES == 2 {
+                    fold!(0);
+                    sums = starts(1);
+                }
+                dots!(4 5 6 7);
+                fold!(SCALES - 1);
                 if MIN {
                     let mins = lanes(SCALES, min_unit);
                     for r in 0..M {
@@ -137,29 +162,29 @@ unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: u
     }
 }
 
-/// Codes of group `g`: four of each of 16 rows.
+/// Codes of group `G`: four of each of 16 rows.
 ///
 /// # Safety
 /// `run` must hold the codes of a run.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-unsafe fn codes<const BITS: u8>(run: *const u8, g: usize) -> __m512i {
+unsafe fn codes<const BITS: u8, const G: usize>(run: *const u8) -> __m512i {
     // SAFETY: all loads are of the run's codes.
     unsafe {
         if BITS == 8 {
-            return _mm512_loadu_si512(run.add(g * 64).cast());
+            return _mm512_loadu_si512(run.add(G * 64).cast());
         }
-        let pair = _mm512_loadu_si512(run.add(g % 4 * 64).cast());
-        let four = if g < 4 { pair } else { _mm512_srli_epi16::<4>(pair) };
+        let pair = _mm512_loadu_si512(run.add(G % 4 * 64).cast());
+        let four = if G < 4 { pair } else { _mm512_srli_epi16::<4>(pair) };
         let four = _mm512_and_si512(four, _mm512_set1_epi8(15));
         match BITS {
             5 => {
-                let bits = run.add(256 + g * 8).cast::<u64>().read_unaligned();
+                let bits = run.add(256 + G * 8).cast::<u64>().read_unaligned();
                 _mm512_mask_add_epi8(four, bits, four, _mm512_set1_epi8(16))
             }
             6 => {
-                let plane = _mm512_loadu_si512(run.add(256 + g / 4 * 64).cast());
-                let high = match g % 4 {
+                let plane = _mm512_loadu_si512(run.add(256 + G / 4 * 64).cast());
+                let high = match G % 4 {
                     0 => _mm512_slli_epi16::<4>(plane),
                     1 => _mm512_slli_epi16::<2>(plane),
                     2 => plane,
