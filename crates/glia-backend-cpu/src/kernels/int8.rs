@@ -7,11 +7,17 @@
 
 use std::ops::Range;
 
+#[cfg(target_arch = "x86_64")]
+use super::avx512::wide;
 use crate::isa::Isa;
 use crate::pack::{Format, Run};
 
 /// Bytes of a prepared block of 32 activations.
 pub(crate) const ACT_BLOCK: usize = 48;
+
+/// From how many rows on codes are unpacked to memory, where a kernel for that exists.
+#[cfg(target_arch = "x86_64")]
+const WIDE_ROWS: usize = 2 * Panels::ROWS;
 
 /// The rows that kernels take together: as many as accumulators fit in registers, then what is left in powers of two.
 #[derive(Clone, Copy, Debug)]
@@ -106,21 +112,42 @@ fn quantize(x: &[f32], (row, rows): (usize, usize), format: Format, out: &mut [u
     }
 }
 
-/// One tile for `m` prepared rows in [`Panels`]; `put` takes each row's 16 results.
-pub(crate) fn tile(
+/// Consecutive tiles of `tile_bytes` for `m` prepared rows in [`Panels`]; `put(row, tile, values)` takes the results.
+pub(crate) fn tiles(
     isa: Isa,
     format: Format,
-    tile: &[u8],
+    (tiles, tile_bytes): (&[u8], usize),
     acts: &[u8],
     m: usize,
-    put: &mut impl FnMut(usize, &[f32; 16]),
+    put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
+    let mut each = tiles.chunks_exact(tile_bytes).enumerate();
+    #[cfg(target_arch = "x86_64")]
+    if isa == Isa::Avx512Vnni && m >= WIDE_ROWS {
+        while let Some((index, tile)) = each.next() {
+            let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, index + tile, values);
+            // SAFETY: as in `quantize_panel`.
+            match each.next() {
+                Some((_, other)) => unsafe { wide::tiles(format, [tile, other], acts, m, &mut put) },
+                None => unsafe { wide::tiles(format, [tile], acts, m, &mut put) },
+            }
+        }
+        return;
+    }
+    for (index, data) in each {
+        let put = &mut |row: usize, values: &[f32; 16]| put(row, index, values);
+        tile(isa, format, data, acts, m, put);
+    }
+}
+
+/// One tile.
+fn tile(isa: Isa, format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut impl FnMut(usize, &[f32; 16])) {
     match isa {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as in `quantize_row`.
+        // SAFETY: as in `quantize_panel`.
         Isa::Avx512Vnni => unsafe { super::avx512::int8::tile(format, tile, acts, m, put) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: as in `quantize_row`.
+        // SAFETY: as in `quantize_panel`.
         Isa::Avx2 => unsafe { tile_avx2(format, tile, acts, m, put) },
         _ => tile_plain(format, tile, acts, m, put),
     }
@@ -161,10 +188,16 @@ fn dot_plain<'a>(format: Format, tile: &[u8], blocks: impl Iterator<Item = &'a [
             }
         }
         let scale = f32::from_bits(word(a, 32) as u32);
-        for (s, sums) in sums.iter().enumerate().take(format.n_scales) {
-            let scales = run.scales(s);
+        let (scales, [first, second]) = (run.scales(0), sums);
+        if format.n_scales == 2 {
+            let other = run.scales(1);
             for lane in 0..16 {
-                acc[lane] = (sums[lane] as f32).mul_add(scales[lane] * scale, acc[lane]);
+                let both = (second[lane] as f32).mul_add(other[lane], first[lane] as f32 * scales[lane]);
+                acc[lane] = both.mul_add(scale, acc[lane]);
+            }
+        } else {
+            for lane in 0..16 {
+                acc[lane] = (first[lane] as f32).mul_add(scales[lane] * scale, acc[lane]);
             }
         }
         if format.has_min {

@@ -207,17 +207,15 @@ impl PackedMatrix {
                 let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
                 float::tiles(self.isa, dtype, data, k, acts, m, &mut put);
             }
-            Form::Int(format) => {
+            Form::Int(format) if format.exact => {
                 for (data, tile) in data.chunks_exact(tile_bytes).zip(tiles) {
-                    if format.exact {
-                        let put = &mut |row: usize, values: &[f32; 16]| put(row, tile, values);
-                        exact::tile(Level::of(self.isa), format, data, acts, m, put);
-                        continue;
-                    }
-                    int8::tile(self.isa, format, data, acts, m, &mut |row, values| {
-                        put(row, tile, values)
-                    });
+                    let put = &mut |row: usize, values: &[f32; 16]| put(row, tile, values);
+                    exact::tile(Level::of(self.isa), format, data, acts, m, put);
                 }
+            }
+            Form::Int(format) => {
+                let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
+                int8::tiles(self.isa, format, (data, tile_bytes), acts, m, &mut put);
             }
             Form::Rows => {
                 let Some(Ok(bytes)) = self.rows.as_ref().map(Tensor::bytes) else {

@@ -1,7 +1,8 @@
-//! The int8 kernel for AVX-512 with VNNI: a panel of rows against one tile of 16 columns, results in registers.
+//! The int8 kernels for AVX-512 with VNNI: a panel of rows against one tile of 16 columns, results in registers.
 //!
 //! Per row and 32 columns of k: 8 dots of four, and a conversion, a product and a multiply-add for each scale, on the
-//! same two ports; unpacking the codes is shared by the rows of the panel.
+//! same two ports. Few rows unpack the codes in registers; many rows share codes that are unpacked to the first-level
+//! cache once ([`super::wide`]).
 
 use std::arch::x86_64::*;
 
@@ -53,23 +54,35 @@ fn panels<const BITS: u8, const MIN: bool, const SCALES: usize, const SUPER: boo
         // SAFETY: `tile` holds `n_units` units of this format, and from `a` on lies a panel of as many rows.
         unsafe {
             match rows.len() {
-                12 => panel::<12, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
-                8 => panel::<8, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
-                4 => panel::<4, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
-                2 => panel::<2, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
-                _ => panel::<1, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
+                // Twelve rows with two scales do not fit in registers.
+                12 if SCALES == 2 => {
+                    panel::<6, 12, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put);
+                    panel::<6, 12, BITS, MIN, SCALES, SUPER>(t, a.add(6 * ACT_BLOCK), n_units, rows.start + 6, put);
+                }
+                12 => panel::<12, 12, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
+                8 => panel::<8, 8, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
+                4 => panel::<4, 4, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
+                2 => panel::<2, 2, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
+                _ => panel::<1, 1, BITS, MIN, SCALES, SUPER>(t, a, n_units, rows.start, put),
             }
         }
     }
 }
 
-/// A panel of `M` rows.
+/// `M` rows of a panel of `P`.
 ///
 /// # Safety
-/// `tile` must hold `n_units` units of the format, `acts` a panel of `M` rows of as many prepared blocks as these have
-/// runs.
+/// `tile` must hold `n_units` units of the format, `acts` a panel of `P` rows of as many prepared blocks as these have
+/// runs, from the first of the `M` rows on.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: usize, const SUPER: bool>(
+unsafe fn panel<
+    const M: usize,
+    const P: usize,
+    const BITS: u8,
+    const MIN: bool,
+    const SCALES: usize,
+    const SUPER: bool,
+>(
     tile: *const u8,
     acts: *const u8,
     n_units: usize,
@@ -124,22 +137,27 @@ unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: u
                         }
                     )* };
                 }
-                macro_rules! fold {
-                    ($s:expr) => {
-                        let scales = lanes($s, unit);
-                        for r in 0..M {
-                            let scale = _mm512_set1_ps(a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned());
-                            acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), _mm512_mul_ps(scales, scale), acc[r]);
-                        }
-                    };
-                }
+                let scale = |r: usize| _mm512_set1_ps(a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned());
                 dots!(0 1 2 3);
                 if SCALES == 2 {
-                    fold!(0);
+                    let scales = lanes(0, unit);
+                    let first: [__m512; M] =
+                        std::array::from_fn(|r| _mm512_mul_ps(_mm512_cvtepi32_ps(sums[r]), scales));
                     sums = starts(1);
+                    dots!(4 5 6 7);
+                    let scales = lanes(1, unit);
+                    for r in 0..M {
+                        let both = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), scales, first[r]);
+                        acc[r] = _mm512_fmadd_ps(both, scale(r), acc[r]);
+                    }
+                } else {
+                    dots!(4 5 6 7);
+                    let scales = lanes(0, unit);
+                    for r in 0..M {
+                        let scales = _mm512_mul_ps(scales, scale(r));
+                        acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[r]), scales, acc[r]);
+                    }
                 }
-                dots!(4 5 6 7);
-                fold!(SCALES - 1);
                 if MIN {
                     let mins = lanes(SCALES, min_unit);
                     for r in 0..M {
@@ -147,7 +165,7 @@ unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: u
                         acc[r] = _mm512_fmadd_ps(mins, sum, acc[r]);
                     }
                 }
-                (w, a) = (w.add(run_bytes), a.add(M * ACT_BLOCK));
+                (w, a) = (w.add(run_bytes), a.add(P * ACT_BLOCK));
             }
             if SUPER {
                 w = w.add(if MIN { 64 } else { 32 });
@@ -168,7 +186,7 @@ unsafe fn panel<const M: usize, const BITS: u8, const MIN: bool, const SCALES: u
 /// `run` must hold the codes of a run.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-unsafe fn codes<const BITS: u8, const G: usize>(run: *const u8) -> __m512i {
+pub(super) unsafe fn codes<const BITS: u8, const G: usize>(run: *const u8) -> __m512i {
     // SAFETY: all loads are of the run's codes.
     unsafe {
         if BITS == 8 {
