@@ -1,7 +1,7 @@
 //! Products of quantised tiles with f32 activations, for exact precision: codes become the very numbers that the format
 //! defines, in registers, then one multiply-add per element in order of k.
 
-use crate::pack::{Format, Run};
+use crate::pack::{Format, PackedRun};
 use crate::simd::{leveled, madd};
 
 /// Rows that share a decoded column.
@@ -35,7 +35,7 @@ fn rows<const FMA: bool, const M: usize>(
 ) -> usize {
     let mut acc = [[0f32; 16]; M];
     let rows: [&[[u8; 4]]; M] = std::array::from_fn(|r| &acts[r * k * 4..].as_chunks().0[..k]);
-    for (b, run) in Run::of_tile(format, tile).enumerate() {
+    for (b, run) in PackedRun::of_tile(format, tile).enumerate() {
         let scales: [[f32; 16]; 2] = std::array::from_fn(|s| run.scales(s.min(format.n_scales - 1)));
         let mins = if format.has_min { run.mins() } else { [0.0; 16] };
         for g in 0..8 {

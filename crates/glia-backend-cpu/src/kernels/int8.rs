@@ -10,7 +10,7 @@ use std::ops::Range;
 #[cfg(target_arch = "x86_64")]
 use super::avx512::wide;
 use crate::isa::Isa;
-use crate::pack::{Format, Run};
+use crate::pack::{Format, PackedRun};
 
 /// Bytes of a prepared block of 32 activations.
 pub(crate) const ACT_BLOCK: usize = 48;
@@ -175,7 +175,7 @@ fn tile_plain(format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut impl
 #[inline(always)]
 fn dot_plain<'a>(format: Format, tile: &[u8], blocks: impl Iterator<Item = &'a [u8]>) -> [f32; 16] {
     let mut acc = [0f32; 16];
-    for (run, a) in Run::of_tile(format, tile).zip(blocks) {
+    for (run, a) in PackedRun::of_tile(format, tile).zip(blocks) {
         let mut sums = [[word(a, 36); 16], [word(a, 40); 16]];
         for g in 0..8 {
             let sums = &mut sums[if format.n_scales == 2 { g / 4 } else { 0 }];

@@ -126,20 +126,20 @@ impl Format {
 
 /// A run of a tile, for kernels that are not written for one machine.
 #[derive(Clone, Copy)]
-pub(crate) struct Run<'a> {
+pub(crate) struct PackedRun<'a> {
     format: Format,
     run: &'a [u8],
     tail: &'a [u8],
 }
 
-impl<'a> Run<'a> {
+impl<'a> PackedRun<'a> {
     /// The runs of a tile in order of k.
     #[inline(always)]
-    pub(crate) fn of_tile(format: Format, tile: &'a [u8]) -> impl Iterator<Item = Run<'a>> {
+    pub(crate) fn of_tile(format: Format, tile: &'a [u8]) -> impl Iterator<Item = PackedRun<'a>> {
         tile.chunks_exact(format.unit_bytes()).flat_map(move |unit| {
             let (runs, tail) = unit.split_at(format.runs() * format.run_bytes());
             let runs = runs.chunks_exact(format.run_bytes());
-            runs.map(move |run| Run { format, run, tail })
+            runs.map(move |run| PackedRun { format, run, tail })
         })
     }
 

@@ -4,4 +4,5 @@ pub(crate) mod attention;
 pub(super) mod float;
 pub(super) mod int8;
 pub(super) mod quantize;
+pub(super) mod runs;
 pub(super) mod wide;
