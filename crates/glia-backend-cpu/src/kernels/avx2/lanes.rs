@@ -3,7 +3,8 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use crate::kernels::lanes::{BITS_4, BITS_5, BITS_8, F16, F32, Lanes};
+use crate::kernels::int8::ACT_BLOCK;
+use crate::kernels::lanes::{BITS_4, BITS_5, BITS_6, BITS_8, F16, F32, Lanes};
 
 /// AVX2, FMA and F16C.
 pub(super) struct Plain;
@@ -26,7 +27,7 @@ unsafe fn codes<const CODES: u8>(w: *const u8, g: usize) -> Ints {
     // SAFETY: groups lie within the block.
     unsafe {
         let load = |at: usize| _mm256_loadu_si256(w.add(at).cast());
-        if CODES != BITS_4 && CODES != BITS_5 {
+        if CODES == BITS_8 {
             return [load(g * 64), load(g * 64 + 32)];
         }
         let mut codes = [load(g % 4 * 64), load(g % 4 * 64 + 32)];
@@ -38,6 +39,16 @@ unsafe fn codes<const CODES: u8>(w: *const u8, g: usize) -> Ints {
             if CODES == BITS_5 {
                 let bits = w.add(256 + g * 8 + half * 4).cast::<i32>().read_unaligned();
                 codes[half] = _mm256_or_si256(codes[half], fifth(bits));
+            }
+            if CODES == BITS_6 {
+                let plane = load(256 + g / 4 * 64 + half * 32);
+                let high = match g % 4 {
+                    0 => _mm256_slli_epi16::<4>(plane),
+                    1 => _mm256_slli_epi16::<2>(plane),
+                    2 => plane,
+                    _ => _mm256_srli_epi16::<2>(plane),
+                };
+                codes[half] = _mm256_or_si256(codes[half], _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
             }
         }
         codes
@@ -85,7 +96,6 @@ const fn groups_in_16_bits(codes: u8) -> usize {
 unsafe fn dots_plain<const M: usize, const CODES: u8>(
     w: *const u8,
     a: *const u8,
-    row_bytes: usize,
     start: usize,
     halves: Range<usize>,
 ) -> [Ints; M] {
@@ -95,7 +105,7 @@ unsafe fn dots_plain<const M: usize, const CODES: u8>(
         let mut sums = [[zero; 2]; M];
         if CODES != BITS_8 {
             for r in 0..M {
-                sums[r] = [splat(a.add(r * row_bytes + start)); 2];
+                sums[r] = [splat(a.add(r * ACT_BLOCK + start)); 2];
             }
         }
         let mut pairs = [[zero; 2]; M];
@@ -111,7 +121,7 @@ unsafe fn dots_plain<const M: usize, const CODES: u8>(
             }
             let last = (g + 1).is_multiple_of(groups_in_16_bits(CODES)) || g + 1 == halves.end * 4;
             for r in 0..M {
-                let four = splat(a.add(r * row_bytes + g * 4));
+                let four = splat(a.add(r * ACT_BLOCK + g * 4));
                 for half in 0..2 {
                     let signed = if CODES == BITS_8 {
                         _mm256_sign_epi8(four, signs[half])
@@ -162,6 +172,18 @@ macro_rules! floats {
         }
 
         #[inline(always)]
+        unsafe fn load_bytes(at: *const u8) -> Floats {
+            // SAFETY: the caller promises 16 bytes.
+            unsafe {
+                let (low, high) = (_mm_loadl_epi64(at.cast()), _mm_loadl_epi64(at.add(8).cast()));
+                [
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)),
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)),
+                ]
+            }
+        }
+
+        #[inline(always)]
         unsafe fn store(values: Floats) -> [f32; 16] {
             let mut out = [0f32; 16];
             // SAFETY: `out` has room for 16 floats.
@@ -182,6 +204,12 @@ macro_rules! floats {
         unsafe fn numbers(sums: Ints) -> Floats {
             // SAFETY: no memory is touched.
             unsafe { [_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])] }
+        }
+
+        #[inline(always)]
+        unsafe fn product(a: Floats, b: Floats) -> Floats {
+            // SAFETY: no memory is touched.
+            unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
         }
 
         #[inline(always)]
@@ -222,12 +250,11 @@ impl Lanes for Plain {
     unsafe fn dots<const M: usize, const CODES: u8>(
         w: *const u8,
         a: *const u8,
-        row_bytes: usize,
         start: usize,
         halves: Range<usize>,
     ) -> [Ints; M] {
         // SAFETY: as the caller promises.
-        unsafe { dots_plain::<M, CODES>(w, a, row_bytes, start, halves) }
+        unsafe { dots_plain::<M, CODES>(w, a, start, halves) }
     }
 }
 
@@ -240,7 +267,6 @@ macro_rules! vnni {
             unsafe fn dots<const M: usize, const CODES: u8>(
                 w: *const u8,
                 a: *const u8,
-                row_bytes: usize,
                 start: usize,
                 halves: Range<usize>,
             ) -> [Ints; M] {
@@ -248,12 +274,12 @@ macro_rules! vnni {
                 unsafe {
                     let mut sums = [[_mm256_setzero_si256(); 2]; M];
                     for r in 0..M {
-                        sums[r] = [splat(a.add(r * row_bytes + start)); 2];
+                        sums[r] = [splat(a.add(r * ACT_BLOCK + start)); 2];
                     }
                     for g in halves.start * 4..halves.end * 4 {
                         let codes = codes::<CODES>(w, g);
                         for r in 0..M {
-                            let four = splat(a.add(r * row_bytes + g * 4));
+                            let four = splat(a.add(r * ACT_BLOCK + g * 4));
                             sums[r] = [$dot(sums[r][0], codes[0], four), $dot(sums[r][1], codes[1], four)];
                         }
                     }
