@@ -68,7 +68,7 @@ pub(crate) fn quantize_panel(isa: Isa, x: &[f32], rows: usize, format: Format, o
             Isa::Avx512Vnni => unsafe { super::avx512::quantize::row(x, (row, rows), format, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2 => unsafe { quantize_avx2(x, (row, rows), format, out) },
+            Isa::Avx2Vnni | Isa::Avx2 => unsafe { quantize_avx2(x, (row, rows), format, out) },
             _ => quantize(x, (row, rows), format, out),
         }
     }
@@ -126,9 +126,10 @@ pub(crate) fn tiles(
     if isa == Isa::Avx512Vnni && m >= WIDE_ROWS {
         while let Some((index, tile)) = each.next() {
             let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, index + tile, values);
-            // SAFETY: as in `quantize_panel`.
             match each.next() {
+                // SAFETY: as in `quantize_panel`.
                 Some((_, other)) => unsafe { wide::tiles(format, [tile, other], acts, m, &mut put) },
+                // SAFETY: as above.
                 None => unsafe { wide::tiles(format, [tile], acts, m, &mut put) },
             }
         }
@@ -148,15 +149,24 @@ fn tile(isa: Isa, format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut 
         Isa::Avx512Vnni => unsafe { super::avx512::int8::tile(format, tile, acts, m, put) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `quantize_panel`.
-        Isa::Avx2 => unsafe { tile_avx2(format, tile, acts, m, put) },
+        Isa::Avx2 => unsafe { super::avx2::int8_tile(format, tile, acts, m, put) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as in `quantize_panel`; the machine has one of the two encodings.
+        Isa::Avx2Vnni => unsafe {
+            if is_x86_feature_detected!("avxvnni") {
+                super::avx2::int8_tile_vnni(format, tile, acts, m, put);
+            } else {
+                super::avx2::int8_tile_vl(format, tile, acts, m, put);
+            }
+        },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as in `quantize_panel`.
+        Isa::NeonDot => unsafe { super::neon::int8_tile(format, tile, acts, m, put) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as in `quantize_panel`.
+        Isa::NeonI8mm => unsafe { super::neon::int8_tile_i8mm(format, tile, acts, m, put) },
         _ => tile_plain(format, tile, acts, m, put),
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn tile_avx2(format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut impl FnMut(usize, &[f32; 16])) {
-    tile_plain(format, tile, acts, m, put);
 }
 
 #[inline(always)]

@@ -143,6 +143,12 @@ impl<'a> PackedRun<'a> {
         })
     }
 
+    /// Codes, scales and minima as they are stored.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.run
+    }
+
     /// Scales `s` of the 16 rows.
     #[inline(always)]
     pub(crate) fn scales(&self, s: usize) -> [f32; 16] {
