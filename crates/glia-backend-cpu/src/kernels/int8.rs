@@ -121,6 +121,7 @@ pub(crate) fn tiles(
     m: usize,
     put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut each = tiles.chunks_exact(tile_bytes).enumerate();
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::Avx512Vnni && m >= WIDE_ROWS {
