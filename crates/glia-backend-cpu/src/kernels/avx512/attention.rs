@@ -101,6 +101,7 @@ pub(crate) unsafe fn scores<const R: usize, const HALF: bool>(
 ///
 /// # Panics
 /// When a slice is too short or the width no multiple of 16.
+#[allow(clippy::too_many_arguments)]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,f16c,fma,avx2")]
 pub(crate) unsafe fn values<const R: usize, const HALF: bool>(
     weights: &[f32],
