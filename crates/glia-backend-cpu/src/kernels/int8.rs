@@ -127,9 +127,10 @@ pub(crate) fn tiles(
     if isa == Isa::Avx512Vnni && m >= WIDE_ROWS {
         while let Some((index, tile)) = each.next() {
             let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, index + tile, values);
-            // SAFETY: as in `quantize_panel`.
             match each.next() {
+                // SAFETY: as in `quantize_panel`.
                 Some((_, other)) => unsafe { wide::tiles(format, [tile, other], acts, m, &mut put) },
+                // SAFETY: as above.
                 None => unsafe { wide::tiles(format, [tile], acts, m, &mut put) },
             }
         }
