@@ -5,5 +5,5 @@ mod progress;
 mod team;
 
 pub(crate) use auto::resolve;
-pub(crate) use progress::Progress;
+pub(crate) use progress::{Patience, Progress};
 pub(crate) use team::Team;
