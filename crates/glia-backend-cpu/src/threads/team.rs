@@ -5,6 +5,8 @@ use std::sync::{Mutex, MutexGuard};
 
 use glia_core::BackendError;
 
+use super::door::Open;
+
 pub(crate) struct Team {
     /// The threads beside the caller; `None` when it walks alone.
     pool: Option<rayon::ThreadPool>,
@@ -43,15 +45,18 @@ impl Team {
         self.turn.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Calls `walk` with 0, 1, .. on every thread at once and waits for all. `walk` must not panic.
+    /// Calls `walk` with 0 on this thread and with 1, 2, .. on the others that are awake before it returns; waits for
+    /// those that have begun. `walk` must do all the work whoever comes, and must not panic.
     pub fn walk(&self, _turn: &MutexGuard<'_, ()>, walk: &(dyn Fn(usize) + Sync)) {
         match &self.pool {
             None => walk(0),
-            // The caller is one of the team: it begins before the others are awake.
-            Some(pool) => pool.in_place_scope(|scope| {
-                scope.spawn_broadcast(|_, cx| walk(cx.index() + 1));
+            Some(pool) => {
+                let open = Open::new(walk);
+                let door = open.door();
+                pool.spawn_broadcast(move |cx| door.enter(cx.index() + 1));
+                // The caller is one of the team: it begins before the others are awake.
                 walk(0);
-            }),
+            }
         }
     }
 
