@@ -1,6 +1,7 @@
 //! The thread team of a backend: a private pool whose threads walk a whole step together.
 
 mod auto;
+mod desk;
 mod door;
 mod progress;
 mod team;
