@@ -62,13 +62,13 @@ impl Team {
         self.turn.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Calls `walk` with 0 on this thread and with 1, 2, .. on the others that are awake before it returns; waits for
-    /// those that have begun. `walk` must do all the work whoever comes, and must not panic.
+    /// Calls `walk` with 0 on this thread and with 1, 2, .. on the others, and waits for all. `walk` must do all the work
+    /// whoever comes first, and must not panic.
     pub fn walk(&self, _turn: &MutexGuard<'_, ()>, walk: &(dyn Fn(usize) + Sync)) {
         let Some(others) = &self.others else {
             return walk(0);
         };
-        let open = Open::new(walk);
+        let open = Open::new(walk, self.n_threads - 1);
         others.desk.post(open.door());
         // The caller is one of the team: it begins before the others are awake.
         walk(0);
