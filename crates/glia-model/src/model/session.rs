@@ -1,7 +1,7 @@
 //! One sequence of a model: feeds ids, gives logits.
 
 use glia_core::{CancelToken, Tensor};
-use glia_ir::{ExecError, RunOptions, Session};
+use glia_ir::{ExecError, ExecStats, RunOptions, Session};
 
 use super::{Model, ModelError};
 
@@ -57,6 +57,12 @@ impl<'m> ModelSession<'m> {
             e => e.into(),
         })?;
         Ok(outputs.take("logits").expect("the decoder's graph declares `logits`"))
+    }
+
+    /// Where the time of the last [`feed`](ModelSession::feed) went, with
+    /// [`Options::profile`](super::Options::profile).
+    pub fn stats(&self) -> &ExecStats {
+        self.session.stats()
     }
 
     /// Shortens the sequence; returns the length reached, at most `len`.
