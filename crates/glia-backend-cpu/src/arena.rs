@@ -119,7 +119,7 @@ impl Chunk {
 }
 
 /// All values of a running step, by id. The plan guarantees that an instruction's outputs share no byte with its
-/// inputs, nor with anything that others touch before the next barrier.
+/// inputs, nor with anything that others touch before the next group.
 #[derive(Clone, Copy)]
 pub(crate) struct Values<'a>(pub &'a [RawValue]);
 
@@ -145,7 +145,7 @@ impl<'a> Values<'a> {
     /// The bytes of an input.
     pub fn bytes(&self, id: u32) -> Result<&'a [u8], BackendError> {
         let v = self.get(id)?;
-        // SAFETY: the value is allocated for the whole step, and nobody writes to an input before the next barrier.
+        // SAFETY: the value is allocated for the whole step, and nobody writes to an input before the next group.
         Ok(unsafe { std::slice::from_raw_parts(v.ptr, v.len) })
     }
 
@@ -249,7 +249,7 @@ pub(crate) struct Partials<'a> {
     memory: PhantomData<&'a mut [f32]>,
 }
 
-// SAFETY: threads write to parts that belong to their chunks, and read after a barrier.
+// SAFETY: threads write to parts that belong to their chunks, and read in later groups.
 unsafe impl Send for Partials<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Partials<'_> {}
@@ -286,7 +286,7 @@ impl<'a> Partials<'a> {
     /// When it leaves the memory.
     pub fn read(&self, first: usize, n: usize) -> Result<&'a [f32], BackendError> {
         self.check(first, n)?;
-        // SAFETY: in bounds; a barrier lies between the stage that wrote and this one, and the next writer comes after
+        // SAFETY: in bounds; the stage that wrote is of an earlier group, and the next writer comes after
         // another.
         Ok(unsafe { std::slice::from_raw_parts(self.ptr.add(first), n) })
     }

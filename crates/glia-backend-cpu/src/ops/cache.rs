@@ -34,7 +34,7 @@ impl Kernel for Append {
                 let new = new
                     .get(row * width..(row + 1) * width)
                     .ok_or_else(|| invalid("kv_cache", "a row is missing"))?;
-                // SAFETY: each row belongs to one chunk, and nobody reads the cache before the next barrier.
+                // SAFETY: each row belongs to one chunk, and nobody reads the cache before the next group.
                 unsafe { append_row(seq, part, pos, new)? };
             }
         }

@@ -1,5 +1,5 @@
-//! Lowering: instructions become stages; stages that do not depend on each other share the time between two
-//! barriers.
+//! Lowering: instructions become stages; stages that do not depend on each other form a group, and a group begins when
+//! the one before is done.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -52,7 +52,7 @@ pub(crate) enum Place {
 /// A segment ready to run.
 pub(crate) struct Lowered {
     pub stages: Vec<Stage>,
-    /// Runs of stages without a barrier inside.
+    /// Runs of stages that do not depend on each other.
     pub groups: Vec<Range<usize>>,
     pub places: Vec<Place>,
     /// Types of all values, private ones too.
@@ -392,7 +392,7 @@ impl<'a> Builder<'a> {
 
 impl Builder<'_> {
     /// Private values with separate lives take turns in one slot. Not at once: a slot that was in use a moment ago
-    /// would force a barrier.
+    /// would end a group.
     fn share_slots(&mut self) {
         const REST: usize = 4;
         let n_fixed = self.segment.slots.len();

@@ -132,11 +132,7 @@ impl Program for CompiledProgram {
 
     fn describe(&self) -> String {
         let n = self.lowered.groups.len();
-        format!(
-            "{}, {} stages, {n} barriers",
-            self.description,
-            self.lowered.stages.len()
-        )
+        format!("{}, {} stages, {n} groups", self.description, self.lowered.stages.len())
     }
 }
 

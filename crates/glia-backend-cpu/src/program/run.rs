@@ -1,5 +1,6 @@
-//! One step: inputs checked, addresses resolved, then the team walks the stages together.
+//! One step: inputs checked, addresses resolved, then the team goes through the groups of stages together.
 
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use crate::arena::{Arena, Chunk, Partials, RawValue, Values};
 use crate::error::{NAME, invalid};
 use crate::kernel::{Scratch, StepCx, Work, grown};
 use crate::state::SeqBlocks;
-use crate::threads::Barrier;
+use crate::threads::Progress;
 
 /// What survives from step to step: memory, never meaning.
 pub(crate) struct Runner {
@@ -22,6 +23,7 @@ pub(crate) struct Runner {
     values: Vec<RawValue>,
     work: Vec<Work>,
     next: Vec<AtomicUsize>,
+    left: Vec<AtomicUsize>,
     scratch: Vec<Mutex<Scratch>>,
     partials: Vec<f32>,
 }
@@ -34,6 +36,7 @@ impl Runner {
             values: Vec::new(),
             work: Vec::new(),
             next: program.lowered.stages.iter().map(|_| AtomicUsize::new(0)).collect(),
+            left: program.lowered.stages.iter().map(|_| AtomicUsize::new(0)).collect(),
             scratch: (0..program.team.n_threads()).map(|_| Mutex::default()).collect(),
             partials: Vec::new(),
         }
@@ -77,19 +80,37 @@ pub(crate) fn run_step(
         n_partials = n_partials.max(floats.map_err(named)?);
     }
     cx.partials = Partials::new(grown(&mut runner.partials, n_partials));
+    // A profile tells the stages apart.
+    let stages = 0..program.lowered.stages.len();
+    let apart: Vec<Range<usize>> = match step.profile {
+        Some(_) => stages.map(|i| i..i + 1).collect(),
+        None => Vec::new(),
+    };
+    let groups = if step.profile.is_some() {
+        &apart
+    } else {
+        &program.lowered.groups
+    };
     runner.next.iter_mut().for_each(|n| *n.get_mut() = 0);
+    for (left, group) in runner.left.iter_mut().zip(groups) {
+        *left.get_mut() = runner.work[group.clone()].iter().map(|w| w.n_items).sum();
+    }
     let turn = program.team.take_turn();
     let walk = Walk {
         program,
         step,
         cx: &cx,
         work: &runner.work,
+        groups,
         next: &runner.next,
-        barrier: Barrier::new(program.team.n_threads()),
+        left: &runner.left,
+        progress: Progress::new(program.team.n_threads(), groups.len()),
         failure: Mutex::new(None),
+        since: Mutex::new(Instant::now()),
     };
+    walk.begin();
     let scratch = &runner.scratch;
-    program.team.walk(&turn, &|thread| walk.thread(thread, scratch));
+    program.team.walk(&turn, &|thread| walk.thread(&scratch[thread]));
     drop(turn);
     if let Some(e) = walk.failure.into_inner().unwrap_or_else(|e| e.into_inner()) {
         return Err(e);
@@ -145,19 +166,44 @@ struct Walk<'a> {
     step: &'a Step<'a>,
     cx: &'a StepCx<'a>,
     work: &'a [Work],
+    /// Runs of stages that do not depend on each other.
+    groups: &'a [Range<usize>],
     /// For each stage, the first item that nobody has taken.
     next: &'a [AtomicUsize],
-    barrier: Barrier,
+    /// For each group, the items that are not done.
+    left: &'a [AtomicUsize],
+    progress: Progress,
     failure: Mutex<Option<BackendError>>,
+    /// When the team came to the group it is at.
+    since: Mutex<Instant>,
 }
 
 impl Walk<'_> {
+    /// Goes to the first group that has work.
+    fn begin(&self) {
+        match self.step.check_cancelled() {
+            Ok(()) => self.progress.advance(0, self.with_work(0)),
+            Err(e) => self.fail(e),
+        }
+    }
+
+    /// The first group from `group` on that has work.
+    fn with_work(&self, group: usize) -> usize {
+        let ahead = self.left[group..self.groups.len()].iter();
+        group + ahead.take_while(|left| left.load(Ordering::Relaxed) == 0).count()
+    }
+
     /// All of one thread's part. Never panics: a panic in a kernel ends the step with an error.
-    fn thread(&self, thread: usize, scratch: &[Mutex<Scratch>]) {
+    fn thread(&self, scratch: &Mutex<Scratch>) {
         let mut at = 0;
         let walked = catch_unwind(AssertUnwindSafe(|| {
-            let mut scratch = scratch[thread].lock().unwrap_or_else(|e| e.into_inner());
-            self.walk(thread == 0, &mut scratch, &mut at)
+            let mut scratch = scratch.lock().unwrap_or_else(|e| e.into_inner());
+            let mut group = 0;
+            while let Some(here) = self.progress.reach(group) {
+                self.group(here, &mut scratch, &mut at)?;
+                group = here + 1;
+            }
+            Ok(())
         }));
         match walked {
             Ok(Ok(())) => {}
@@ -173,56 +219,49 @@ impl Walk<'_> {
         let mut failure = self.failure.lock().unwrap_or_else(|e| e.into_inner());
         failure.get_or_insert(e);
         drop(failure);
-        self.barrier.poison();
+        self.progress.end();
     }
 
-    /// `at` is the stage that the thread is at.
-    fn walk(&self, leader: bool, scratch: &mut Scratch, at: &mut usize) -> Result<(), BackendError> {
-        for group in &self.program.lowered.groups {
-            if leader {
-                self.step.check_cancelled()?;
-            }
-            if self.step.profile.is_none() {
-                let mut busy = false;
-                for stage in group.clone() {
-                    *at = stage;
-                    busy |= self.work[stage].n_items > 0;
-                    self.stage(stage, scratch)?;
-                }
-                if busy && !self.barrier.wait() {
-                    return Ok(());
-                }
-                continue;
-            }
-            for stage in group.clone() {
-                *at = stage;
-                let started = Instant::now();
-                self.stage(stage, scratch)?;
-                if !self.barrier.wait() {
-                    return Ok(());
-                }
-                if let (true, Some(sink)) = (leader, self.step.profile) {
-                    sink.add_since(self.program.lowered.stages[stage].instr, started);
-                }
-            }
+    /// Does what is left to take of a group; who finishes it moves the team on. `at` is the stage the thread is at.
+    fn group(&self, group: usize, scratch: &mut Scratch, at: &mut usize) -> Result<(), BackendError> {
+        let mut done = 0;
+        for stage in self.groups[group].clone() {
+            *at = stage;
+            done += self.stage(stage, scratch)?;
         }
+        // What others did happened before their count, and before ours: it is seen by all who come to the next group.
+        if done == 0 || self.left[group].fetch_sub(done, Ordering::AcqRel) != done {
+            return Ok(());
+        }
+        if let Some(sink) = self.step.profile {
+            let mut since = self.since.lock().unwrap_or_else(|e| e.into_inner());
+            sink.add_since(self.program.lowered.stages[*at].instr, *since);
+            *since = Instant::now();
+        }
+        self.step.check_cancelled()?;
+        self.progress.advance(group, self.with_work(group + 1));
         Ok(())
     }
 
-    fn stage(&self, index: usize, scratch: &mut Scratch) -> Result<(), BackendError> {
+    /// Does items of a stage while there are any; how many.
+    fn stage(&self, index: usize, scratch: &mut Scratch) -> Result<usize, BackendError> {
         let (stage, Work { n_items, per_chunk }) = (&self.program.lowered.stages[index], self.work[index]);
         let per_chunk = per_chunk.max(1);
-        loop {
+        let mut done = 0;
+        // A look first: who comes late must not push the counter on for ever.
+        while self.next[index].load(Ordering::Relaxed) < n_items && !self.progress.has_ended() {
             let first = self.next[index].fetch_add(per_chunk, Ordering::Relaxed);
-            if first >= n_items || self.barrier.is_poisoned() {
-                return Ok(());
+            if first >= n_items {
+                break;
             }
+            let items = first..n_items.min(first.saturating_add(per_chunk));
+            let n = items.len();
             // SAFETY: the counter gives every item of the stage to one thread, once.
-            let mut chunk = unsafe { Chunk::new(first..n_items.min(first.saturating_add(per_chunk))) };
-            stage
-                .kernel
-                .run(self.cx, &mut chunk, scratch)
-                .map_err(|e| named(self.program, stage.instr, e))?;
+            let mut chunk = unsafe { Chunk::new(items) };
+            let ran = stage.kernel.run(self.cx, &mut chunk, scratch);
+            ran.map_err(|e| named(self.program, stage.instr, e))?;
+            done += n;
         }
+        Ok(done)
     }
 }

@@ -1,4 +1,4 @@
-//! The team: a private rayon pool that runs one step, or one packing job, at a time.
+//! The team: the caller and a private rayon pool, which run one step, or one packing job, at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use glia_core::BackendError;
 
 pub(crate) struct Team {
-    /// `None` for one thread: the caller walks alone.
+    /// The threads beside the caller; `None` when it walks alone.
     pool: Option<rayon::ThreadPool>,
     n_threads: usize,
     /// Held during a step and during packing: two jobs in one pool could wait for each other's threads.
@@ -22,8 +22,8 @@ impl Team {
         let pool = match n_threads {
             0 | 1 => None,
             n => {
-                let builder = rayon::ThreadPoolBuilder::new().num_threads(n);
-                let builder = builder.thread_name(|i| format!("glia-cpu-{i}"));
+                let builder = rayon::ThreadPoolBuilder::new().num_threads(n - 1);
+                let builder = builder.thread_name(|i| format!("glia-cpu-{}", i + 1));
                 Some(builder.build().map_err(|e| BackendError::Other(Box::new(e)))?)
             }
         };
@@ -47,9 +47,11 @@ impl Team {
     pub fn walk(&self, _turn: &MutexGuard<'_, ()>, walk: &(dyn Fn(usize) + Sync)) {
         match &self.pool {
             None => walk(0),
-            Some(pool) => {
-                pool.broadcast(|cx| walk(cx.index()));
-            }
+            // The caller is one of the team: it begins before the others are awake.
+            Some(pool) => pool.in_place_scope(|scope| {
+                scope.spawn_broadcast(|_, cx| walk(cx.index() + 1));
+                walk(0);
+            }),
         }
     }
 

@@ -81,8 +81,8 @@ impl Direct {
         use crate::kernels::avx512::attention;
         let queries = &queries[first * self.dim..(first + R) * self.dim];
         let scores = &mut scores[first * BLOCK_TOKENS..(first + R) * BLOCK_TOKENS];
-        // SAFETY: `of` found AVX-512; a block holds 64 keys of this head in this form. The rows were written before the
-        // last barrier, and nobody writes to them now.
+        // SAFETY: `of` found AVX-512; a block holds 64 keys of this head in this form. The rows were written in
+        // an earlier group, and nobody writes to them now.
         unsafe {
             match self.half[0] {
                 true => attention::scores::<R, true>(queries, self.dim, self.keys, scores),

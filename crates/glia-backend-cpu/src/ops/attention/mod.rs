@@ -177,7 +177,7 @@ impl Attention {
                     .seqs
                     .get(piece.seq)
                     .ok_or_else(|| invalid("sdpa", "a sequence has no memory"))?;
-                // SAFETY: the rows were written before the last barrier, and nobody writes to them now.
+                // SAFETY: the rows were written in an earlier group, and nobody writes to them now.
                 let found = unsafe {
                     read_keys(seq, k, piece.kv_head, tile, n, keys)
                         && read_values(seq, v, piece.kv_head, tile, n, values)

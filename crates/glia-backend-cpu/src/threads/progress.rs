@@ -1,0 +1,146 @@
+//! Where a team is in the groups of a step. Whoever finishes the last item of a group moves the team on; nobody waits
+//! for a thread, only for work that a thread has taken. A thread that lost its core between two items holds up no one.
+//!
+//! Waiting spins for moments, then sleeps: on a busy machine the core goes to the thread that is waited for.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex};
+
+/// Rounds of spinning before a thread sleeps: about as long as falling asleep and waking takes.
+const SPINS: usize = 1000;
+/// The position of a team that has been sent home.
+const ENDED: usize = usize::MAX;
+
+pub(crate) struct Progress {
+    n_groups: usize,
+    spins: usize,
+    at: AtomicUsize,
+    sleepers: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Progress {
+    /// A team of `n_threads` before the first of `n_groups`.
+    pub fn new(n_threads: usize, n_groups: usize) -> Progress {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Progress {
+            n_groups,
+            // With more threads than cores, somebody waited for has no core: spinning only keeps it from one.
+            spins: if n_threads > cores { 0 } else { SPINS },
+            at: AtomicUsize::new(0),
+            sleepers: AtomicUsize::new(0),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Waits until the team is at `group` or later, and says where; `None` when the step is over.
+    pub fn reach(&self, group: usize) -> Option<usize> {
+        let now = || {
+            let at = self.at.load(Ordering::SeqCst);
+            (at >= group).then_some(at)
+        };
+        let at = (0..=self.spins)
+            .find_map(|i| {
+                if i > 0 {
+                    std::hint::spin_loop();
+                }
+                now()
+            })
+            .unwrap_or_else(|| self.sleep(now));
+        (at < self.n_groups).then_some(at)
+    }
+
+    fn sleep(&self, now: impl Fn() -> Option<usize>) -> usize {
+        let mut guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        let at = loop {
+            match now() {
+                Some(at) => break at,
+                None => guard = self.wake.wait(guard).unwrap_or_else(|e| e.into_inner()),
+            }
+        };
+        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        at
+    }
+
+    /// Moves the team from `group`, all of whose work is done, to `next`. Called once per group.
+    pub fn advance(&self, group: usize, next: usize) {
+        // Fails when the team has been sent home.
+        if self
+            .at
+            .compare_exchange(group, next, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+        {
+            self.rouse();
+        }
+    }
+
+    /// Sends everybody home.
+    pub fn end(&self) {
+        self.at.store(ENDED, Ordering::SeqCst);
+        self.rouse();
+    }
+
+    /// Whether everybody has been sent home.
+    pub fn has_ended(&self) -> bool {
+        self.at.load(Ordering::Relaxed) == ENDED
+    }
+
+    fn rouse(&self) {
+        if self.sleepers.load(Ordering::SeqCst) > 0 {
+            // Under the lock: a sleeper is either before its check or already waiting.
+            let _guard = self.lock.lock().unwrap_or_else(|e| e.into_inner());
+            self.wake.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn groups_follow_each_other_whoever_does_the_work() {
+        let (n_threads, n_groups, n_items) = (16, 300, 5);
+        let progress = Progress::new(n_threads, n_groups);
+        let next: Vec<AtomicUsize> = (0..n_groups).map(|_| AtomicUsize::new(0)).collect();
+        let done: Vec<AtomicUsize> = (0..n_groups).map(|_| AtomicUsize::new(0)).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..n_threads {
+                scope.spawn(|| {
+                    let mut group = 0;
+                    while let Some(at) = progress.reach(group) {
+                        while next[at].fetch_add(1, Ordering::Relaxed) < n_items {
+                            if at > 0 {
+                                assert_eq!(done[at - 1].load(Ordering::SeqCst), n_items);
+                            }
+                            if done[at].fetch_add(1, Ordering::SeqCst) + 1 == n_items {
+                                progress.advance(at, at + 1);
+                            }
+                        }
+                        group = at + 1;
+                    }
+                });
+            }
+        });
+        assert!(done.iter().all(|d| d.load(Ordering::SeqCst) == n_items));
+    }
+
+    #[test]
+    fn the_end_wakes_sleepers() {
+        let progress = Progress::new(3, 2);
+        std::thread::scope(|scope| {
+            let waiting: Vec<_> = (0..2).map(|_| scope.spawn(|| progress.reach(1))).collect();
+            std::thread::sleep(Duration::from_millis(20));
+            progress.end();
+            for thread in waiting {
+                assert_eq!(thread.join().unwrap(), None);
+            }
+        });
+        progress.advance(0, 1);
+        assert_eq!((progress.reach(0), progress.has_ended()), (None, true));
+    }
+}
