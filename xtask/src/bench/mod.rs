@@ -12,6 +12,9 @@ use programs::{Glia, LlamaCpp, Test};
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Run only the criterion benches whose name holds this, such as `q4_k` or `rows-512`
+    #[arg(conflicts_with = "model")]
+    name: Option<String>,
     /// Measure whole models; without it the criterion benches run
     #[arg(long, value_name = "FILE", num_args = 1..)]
     model: Vec<PathBuf>,
@@ -44,7 +47,9 @@ pub struct Args {
 /// Measures and prints one row per model, thread count and test.
 pub fn run(args: &Args) -> Outcome {
     if args.model.is_empty() {
-        return sh::run(sh::cargo(&["bench", "--workspace"]));
+        let mut bench = sh::cargo(&["bench", "--workspace", "--bench", "*"]);
+        bench.args(args.name.iter().flat_map(|name| ["--", name]));
+        return sh::run(bench);
     }
     let peer = args.peer.as_deref().map(LlamaCpp::find).transpose()?;
     let baseline = args.baseline.as_deref().map(saved::read).transpose()?;

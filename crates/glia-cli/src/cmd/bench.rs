@@ -70,7 +70,7 @@ fn repeat(reps: usize, mut once: impl FnMut() -> Result<f64, CliError>) -> Resul
 }
 
 /// Token ids that are valid in any vocabulary and not all alike.
-fn tokens(model: &Model, n: usize) -> Vec<u32> {
+pub fn tokens(model: &Model, n: usize) -> Vec<u32> {
     let vocab = model.n_vocab().max(1) as u64;
     (0..n as u64)
         .map(|i| (i.wrapping_mul(2_654_435_761) % vocab) as u32)

@@ -74,7 +74,11 @@ pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
 
 /// Finds, opens and prepares a model; `None` is the default model.
 pub fn open_model(spec: Option<&OsStr>, engine: &EngineArgs, offline: bool, ctx: usize) -> Result<Model, CliError> {
-    let options = options(engine, ctx)?;
+    open_with(spec, options(engine, ctx)?, offline, ctx)
+}
+
+/// As [`open_model`], with the library's options.
+pub fn open_with(spec: Option<&OsStr>, options: Options, offline: bool, ctx: usize) -> Result<Model, CliError> {
     let located = locate(spec, offline)?;
     let bar = ui::spinner("loading the model");
     let file = open_file(&located, &options)?;

@@ -5,5 +5,6 @@ pub mod devices;
 pub mod engine;
 pub mod inspect;
 pub mod perplexity;
+pub mod profile;
 pub mod run;
 pub mod text;
