@@ -1,0 +1,119 @@
+//! Products with weights of every dtype: one row as in decoding, 4 and 16 as with several sequences, 512 as in prefill.
+//! On as many threads as the process may use: `taskset -c 0` measures one.
+
+mod common;
+#[path = "../tests/tiny/mod.rs"]
+mod tiny;
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use common::{Lab, Work};
+use criterion::Criterion;
+use glia_core::{CostValue, DType, Dim, Op, Shape, Tensor, Traffic, ValueType};
+use glia_ir::GraphExecutor;
+
+const DTYPES: [DType; 20] = [
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::IQ3_S,
+    DType::IQ2_XS,
+    DType::IQ1_S,
+    DType::TQ2_0,
+    DType::MXFP4,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+];
+
+/// `[n, k]` of blocks that repeat: making 64 rows takes long enough.
+fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
+    const N_DISTINCT: usize = 64;
+    let rows = tiny::encoded(dtype, N_DISTINCT * k, 7);
+    Tensor::from_bytes(dtype, [n, k], &rows.repeat(n / N_DISTINCT)).expect("whole rows")
+}
+
+struct Product {
+    dtype: DType,
+    n: usize,
+    k: usize,
+    executor: OnceCell<GraphExecutor>,
+}
+
+impl Product {
+    fn new(dtype: DType, n: usize, k: usize) -> Product {
+        Product {
+            dtype,
+            n,
+            k,
+            executor: OnceCell::new(),
+        }
+    }
+
+    fn work(&self, m: usize) -> Work {
+        let value = |dtype, dims: [usize; 2], traffic| CostValue {
+            dtype,
+            shape: Shape::new(&dims),
+            traffic,
+        };
+        let x = value(DType::F32, [m, self.k], Traffic::Activation);
+        let w = value(self.dtype, [self.n, self.k], Traffic::Weight);
+        let y = value(DType::F32, [m, self.n], Traffic::Activation);
+        let cost = Op::MatMul.cost(&[x, w], &[y]);
+        Work {
+            bytes: cost.bytes(),
+            ops: cost.ops,
+            int8: self.dtype.is_quantized(),
+        }
+    }
+
+    fn make(&self, lab: &Lab) -> GraphExecutor {
+        let (dtype, n, k) = (self.dtype, self.n, self.k);
+        let weights = HashMap::from([("w".to_owned(), weight(dtype, n, k))]);
+        lab.executor(DType::F16, weights, |b| {
+            let x = b.input("x", ValueType::new(DType::F32, [Dim::T, k.into()]))?;
+            let w = b.weight("w", ValueType::fixed(dtype, &[n, k]))?;
+            b.matmul("product", x, w, None)
+        })
+    }
+}
+
+fn products(c: &mut Criterion, lab: &Lab) {
+    for dtype in DTYPES {
+        let mut group = c.benchmark_group(dtype.name());
+        // Large enough to come from memory in every dtype, then small enough for 512 rows to be quick.
+        let (mut large, mut small) = (Product::new(dtype, 16384, 4096), Product::new(dtype, 2048, 2048));
+        for (product, m) in [(&mut large, 1), (&mut small, 512)] {
+            let rows: &[usize] = if m == 1 { &[1, 4, 16] } else { &[512] };
+            for &m in rows {
+                let x = [("x", common::tensor(&[m, product.k]))];
+                let work = product.work(m);
+                lab.measure(&mut group, &format!("rows-{m}"), work, || {
+                    if product.executor.get().is_none() {
+                        let _ = product.executor.set(product.make(lab));
+                    }
+                    let executor = product.executor.get_mut().expect("just made");
+                    executor.run(&x).expect("a product");
+                    executor.reset();
+                });
+            }
+        }
+        group.finish();
+    }
+}
+
+fn main() {
+    let mut criterion = Lab::criterion();
+    products(&mut criterion, &Lab::new());
+    criterion.final_summary();
+}
