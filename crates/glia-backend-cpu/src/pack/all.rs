@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use glia_core::{BackendError, Precision, Tensor};
 
-use super::plan::{Form, Plan};
+use super::plan::Plan;
 use super::region::Region;
 use super::{PackedMatrix, check_isa};
 use crate::isa::Isa;
@@ -46,6 +46,9 @@ pub(crate) fn pack_all(
     };
     for (i, w) in weights.iter().enumerate() {
         let plan = Plan::new(w.dtype(), w.shape(), precision).map_err(|e| (i, e))?;
+        if plan.is_mapped() {
+            w.bytes().map_err(|e| (i, e.into()))?;
+        }
         let start = end.next_multiple_of(ALIGN);
         end = start.checked_add(plan.bytes()).ok_or((i, no_memory(usize::MAX)))?;
         plans.push(plan);
@@ -74,7 +77,7 @@ pub(crate) fn pack_all(
     }
     let region = region.freeze().ok_or((0, no_memory(end)))?;
     let packed = plans.into_iter().zip(weights).zip(ranges).map(|((plan, w), range)| {
-        let rows = (plan.form == Form::Rows).then(|| w.clone());
+        let rows = plan.is_mapped().then(|| w.clone());
         PackedMatrix::new(plan, isa, rows, region.part(range))
     });
     Ok(packed.collect())

@@ -1,6 +1,7 @@
 //! Constant matrices packed into the layout of the best kernel: tiles of 16 output columns, k running inside.
 
 mod all;
+mod coded;
 mod format;
 mod plan;
 mod region;
@@ -9,16 +10,16 @@ mod tests;
 
 use std::ops::Range;
 
-use glia_core::quant::dequantize;
 use glia_core::{BackendError, Precision, Tensor};
 
 pub(crate) use self::all::pack_all;
+use self::coded::Source;
 pub(crate) use self::format::Format;
 use self::plan::{Form, Plan};
 use self::region::PackedBytes;
 use crate::isa::Isa;
-use crate::kernels::float::CHUNK_K;
-use crate::kernels::{exact, float, int8};
+use crate::kernels::runs::{RUNS, Run};
+use crate::kernels::{exact, float, int8, runs};
 use crate::simd::Level;
 
 /// The form of a row of activations that a packed matrix takes.
@@ -132,6 +133,7 @@ impl PackedMatrix {
         );
         match self.plan.form {
             Form::Int(format) if !format.exact => int8::quantize_row(self.isa, x, format, out),
+            Form::Coded { exact: false, .. } => int8::quantize_row(self.isa, x, coded::ACTS, out),
             _ => out.copy_from_slice(bytemuck::cast_slice(x)),
         }
     }
@@ -202,43 +204,48 @@ impl PackedMatrix {
                     });
                 }
             }
+            Form::Coded { kind, exact } => {
+                let (level, dtype) = (Level::of(self.isa), self.plan.dtype);
+                for tile in tiles {
+                    let source = if self.rows.is_some() {
+                        Source::Rows(self.file_rows(tile), self.plan.row_bytes)
+                    } else {
+                        Source::Packed(&data[(tile - first) * tile_bytes..][..tile_bytes])
+                    };
+                    let mut put = |row: usize, values: &[f32; 16]| put(row, tile, values);
+                    if exact {
+                        float::tile(self.isa, k, acts, m, &mut put, |ks, out| {
+                            let mut some = [Run::ZERO; RUNS];
+                            let some = &mut some[..ks.len() / 32];
+                            coded::decode(level, dtype, source, ks.start / 32..ks.end / 32, some);
+                            runs::columns(level, kind, some, out);
+                        });
+                    } else {
+                        runs::tile(self.isa, kind, k, acts, m, &mut put, |range, out| {
+                            coded::decode(level, dtype, source, range, out);
+                        });
+                    }
+                }
+            }
             Form::Rows => {
-                let Some(Ok(bytes)) = self.rows.as_ref().map(Tensor::bytes) else {
-                    return;
-                };
                 for tile in tiles {
                     let mut put = |row: usize, values: &[f32; 16]| put(row, tile, values);
-                    float::tile(self.isa, k, acts, m, &mut put, |ks, out| {
-                        self.decode_rows(bytes, tile, ks, out);
-                    });
+                    let rows = self.file_rows(tile);
+                    float::tile(self.isa, k, acts, m, &mut put, |ks, out| self.plan.widen(rows, ks, out));
                 }
             }
         }
     }
 
-    /// Columns `ks` of the rows of a tile, decoded and transposed to `[k][16]`.
-    fn decode_rows(&self, bytes: &[u8], tile: usize, ks: Range<usize>, out: &mut [f32]) {
-        let Plan {
-            n, row_bytes, dtype, ..
-        } = self.plan;
-        let (elems, size) = dtype.block();
-        let mut line = [0f32; CHUNK_K];
-        let line = &mut line[..ks.len()];
-        for lane in 0..Self::TILE {
-            let row = tile * Self::TILE + lane;
-            line.fill(0.0);
-            if row < n {
-                let at = row * row_bytes;
-                let raw = &bytes[at + ks.start / elems * size..at + ks.end / elems * size];
-                // Lengths agree by construction: chunks begin and end at whole blocks.
-                if dequantize(dtype, raw, line).is_err() {
-                    line.fill(f32::NAN);
-                }
-            }
-            for (o, &v) in out.chunks_exact_mut(Self::TILE).zip(line.iter()) {
-                o[lane] = v;
-            }
-        }
+    /// The bytes of a tile's rows where they are not packed.
+    fn file_rows(&self, tile: usize) -> &[u8] {
+        // Tensors that are not on the host were refused when the matrix was made.
+        let bytes = self
+            .rows
+            .as_ref()
+            .and_then(|rows| rows.bytes().ok())
+            .unwrap_or_default();
+        bytes.get(self.plan.source(tile..tile + 1)).unwrap_or_default()
     }
 
     /// [`Self::run`] over all tiles on f32 rows, checked.

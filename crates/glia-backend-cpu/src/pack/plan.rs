@@ -2,10 +2,13 @@
 
 use std::ops::Range;
 
+use glia_core::quant::dequantize;
 use glia_core::{BackendError, DType, Precision, Shape};
 
 use super::format::{Block32, Format, store, unpack};
-use super::{ActForm, PackedMatrix};
+use super::{ActForm, PackedMatrix, coded};
+use crate::kernels::float::CHUNK_K;
+use crate::kernels::runs::Kind;
 
 /// How a matrix is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +17,9 @@ pub(super) enum Form {
     Float(DType),
     /// Integer codes, as `[tile][k / 32]` blocks of [`Format::block_bytes`].
     Int(Format),
-    /// The rows as the file has them, decoded 16 rows by some columns at a time.
+    /// Codes that are decoded to bytes as they are used: blocks of 16 rows side by side, or the rows of the file.
+    Coded { kind: Kind, exact: bool },
+    /// Numbers of other types, in the file's rows: widened to f32 as they are used.
     Rows,
 }
 
@@ -46,14 +51,19 @@ impl Plan {
         let k = shape.last_dim();
         let n: usize = shape[..shape.rank() - 1].iter().product();
         let format = Format::of(dtype, precision);
-        let form = match (format, dtype) {
-            (Some(format), _) => Form::Int(format),
-            (None, DType::F32 | DType::F16 | DType::BF16) => Form::Float(dtype),
+        let form = match (format, coded::kind(dtype), dtype) {
+            (Some(format), ..) => Form::Int(format),
+            (None, Some(kind), _) => Form::Coded {
+                kind,
+                exact: precision == Precision::Exact,
+            },
+            (None, None, DType::F32 | DType::F16 | DType::BF16) => Form::Float(dtype),
             _ => Form::Rows,
         };
         let tile_bytes = match form {
             Form::Int(format) => (k / 32).checked_mul(format.block_bytes()),
             Form::Float(dtype) => k.checked_mul(PackedMatrix::TILE * dtype.block_bytes()),
+            Form::Coded { .. } => (k / dtype.block_elems()).checked_mul(coded::block_bytes(dtype)),
             Form::Rows => Some(0),
         };
         let total = tile_bytes.and_then(|b| b.checked_mul(n.div_ceil(PackedMatrix::TILE)));
@@ -86,8 +96,17 @@ impl Plan {
                 n_scales: format.n_scales,
                 offset: format.offset,
             },
+            Form::Coded { exact: false, .. } => ActForm::Q8 {
+                n_scales: coded::ACTS.n_scales,
+                offset: coded::ACTS.offset,
+            },
             _ => ActForm::F32,
         }
+    }
+
+    /// Whether tiles are read from the file's rows, not from packed bytes.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.tile_bytes == 0 && self.row_bytes > 0
     }
 
     /// Bytes of the file that the rows of `tiles` take.
@@ -109,6 +128,7 @@ impl Plan {
                     4 => transpose::<4>(rows, self.k, tile),
                     _ => transpose::<2>(rows, self.k, tile),
                 },
+                Form::Coded { .. } => coded::pack(self.dtype, rows, self.row_bytes, tile),
                 Form::Rows => {}
             }
         }
@@ -125,6 +145,25 @@ impl Plan {
                 for (block, out) in blocks.iter().zip(out.chunks_exact_mut(format.block_bytes())) {
                     store(format, lane, block, out);
                 }
+            }
+        }
+    }
+}
+
+impl Plan {
+    /// Columns `ks` of up to 16 rows of single numbers as `[k][16]` f32.
+    pub(super) fn widen(&self, rows: &[u8], ks: Range<usize>, out: &mut [f32]) {
+        let size = self.dtype.block_bytes();
+        let mut line = [0f32; CHUNK_K];
+        let line = &mut line[..ks.len()];
+        out.fill(0.0);
+        for (lane, row) in rows.chunks_exact(self.row_bytes).enumerate() {
+            // Lengths agree by construction.
+            if dequantize(self.dtype, &row[ks.start * size..ks.end * size], line).is_err() {
+                line.fill(f32::NAN);
+            }
+            for (o, &v) in out.chunks_exact_mut(PackedMatrix::TILE).zip(line.iter()) {
+                o[lane] = v;
             }
         }
     }

@@ -30,6 +30,11 @@ fn weights(dtype: DType, n: usize, k: usize, rng: &mut Random) -> (Tensor, Vec<f
     for block in values.chunks_exact_mut(elems) {
         loop {
             let raw: Vec<u8> = (0..size).map(|_| rng.next() as u8).collect();
+            let raw = if dtype == DType::F64 {
+                f64::from(rng.float()).to_le_bytes().to_vec()
+            } else {
+                raw
+            };
             dequantize(dtype, &raw, block).unwrap();
             if block.iter().all(|v| v.is_finite() && v.abs() < 100.0) {
                 bytes.extend(raw);
@@ -44,6 +49,7 @@ const DTYPES: &[DType] = &[
     DType::F32,
     DType::F16,
     DType::BF16,
+    DType::F64,
     DType::Q4_0,
     DType::Q4_1,
     DType::Q5_0,
@@ -54,13 +60,21 @@ const DTYPES: &[DType] = &[
     DType::Q4_K,
     DType::Q5_K,
     DType::Q6_K,
+    DType::Q8_1,
+    DType::Q8_K,
+    DType::IQ1_S,
+    DType::IQ1_M,
+    DType::IQ2_XXS,
+    DType::IQ2_XS,
+    DType::IQ2_S,
+    DType::IQ3_XXS,
+    DType::IQ3_S,
     DType::IQ4_NL,
     DType::IQ4_XS,
-    DType::IQ3_XXS,
-    DType::IQ2_XS,
-    DType::IQ1_M,
     DType::TQ1_0,
     DType::TQ2_0,
+    DType::MXFP4,
+    DType::NVFP4,
 ];
 
 #[test]

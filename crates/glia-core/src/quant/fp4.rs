@@ -4,7 +4,7 @@
 use super::blocks::largest_magnitude;
 
 /// The values of E2M1, doubled.
-const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+pub const E2M1_DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 /// Half of `2^(e - 127)`. The two smallest are subnormal.
 #[inline(always)]

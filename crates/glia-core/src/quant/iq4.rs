@@ -2,7 +2,8 @@
 
 use super::blocks::{f16_at, nibble_at, u16_at};
 
-const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+/// The levels of IQ4_NL and IQ4_XS, in multiples of the scale.
+pub const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 #[inline(always)]
 fn put(out: &mut [f32; 32], scale: f32, nibbles: &[u8]) {

@@ -6,7 +6,7 @@
 mod blocks;
 mod error;
 mod fp4;
-mod grid;
+pub mod grid;
 mod iq1;
 mod iq2;
 mod iq3;
@@ -17,6 +17,8 @@ mod plain;
 mod tq;
 
 pub use error::QuantError;
+pub use fp4::E2M1_DOUBLED;
+pub use iq4::LEVELS as IQ4_LEVELS;
 
 use crate::DType;
 

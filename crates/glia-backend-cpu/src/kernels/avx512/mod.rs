@@ -3,3 +3,4 @@
 pub(crate) mod attention;
 pub(super) mod float;
 pub(super) mod int8;
+pub(super) mod runs;

@@ -5,22 +5,22 @@ mod iq2;
 mod iq3;
 
 /// Ternary vectors of IQ1_S and IQ1_M.
-pub(super) static IQ1: [[i8; 8]; 2048] = expand2(&iq1::IQ1, [-1, 0, 1]);
+pub static IQ1: [[i8; 8]; 2048] = expand2(&iq1::IQ1, [-1, 0, 1]);
 /// Magnitudes of IQ2_XXS.
-pub(super) static IQ2_XXS: [[i8; 8]; 256] = expand2(&iq2::IQ2_XXS, IQ2_LEVELS);
+pub static IQ2_XXS: [[i8; 8]; 256] = expand2(&iq2::IQ2_XXS, IQ2_LEVELS);
 /// Magnitudes of IQ2_XS.
-pub(super) static IQ2_XS: [[i8; 8]; 512] = expand2(&iq2::IQ2_XS, IQ2_LEVELS);
+pub static IQ2_XS: [[i8; 8]; 512] = expand2(&iq2::IQ2_XS, IQ2_LEVELS);
 /// Magnitudes of IQ2_S.
-pub(super) static IQ2_S: [[i8; 8]; 1024] = expand2(&iq2::IQ2_S, IQ2_LEVELS);
+pub static IQ2_S: [[i8; 8]; 1024] = expand2(&iq2::IQ2_S, IQ2_LEVELS);
 /// Magnitudes of IQ3_XXS.
-pub(super) static IQ3_XXS: [[i8; 4]; 256] = expand4(&iq3::IQ3_XXS, [4, 12, 20, 28, 36, 44, 52, 62]);
+pub static IQ3_XXS: [[i8; 4]; 256] = expand4(&iq3::IQ3_XXS, [4, 12, 20, 28, 36, 44, 52, 62]);
 /// Magnitudes of IQ3_S.
-pub(super) static IQ3_S: [[i8; 4]; 512] = expand4(&iq3::IQ3_S, [1, 3, 5, 7, 9, 11, 13, 15]);
+pub static IQ3_S: [[i8; 4]; 512] = expand4(&iq3::IQ3_S, [1, 3, 5, 7, 9, 11, 13, 15]);
 
 const IQ2_LEVELS: [i8; 3] = [8, 25, 43];
 
 /// Sign bits of eight elements from seven stored ones: the eighth makes their number even.
-pub(super) fn even_signs(stored: u32) -> u8 {
+pub const fn even_signs(stored: u32) -> u8 {
     let seven = (stored & 127) as u8;
     seven | (((seven.count_ones() & 1) as u8) << 7)
 }
