@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, Criterion, Throughput};
+use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
 use glia_backend_cpu::CpuBackend;
 use glia_backend_cpu::ceiling::{self, Ceiling};
 use glia_core::{DType, Op, Tensor};
@@ -53,6 +53,8 @@ impl Lab {
     /// Measures `run` and prints bytes and operations per second beside the ceiling.
     pub fn measure(&self, group: &mut BenchmarkGroup<'_, WallTime>, name: &str, work: Work, mut run: impl FnMut()) {
         let Work { bytes, ops, int8 } = work;
+        // As many iterations in each sample: slow kernels take no longer than they must.
+        group.sampling_mode(SamplingMode::Flat);
         group.throughput(match ops {
             0 => Throughput::BytesDecimal(bytes),
             _ => Throughput::ElementsAndBytes { elements: ops, bytes },
