@@ -30,6 +30,9 @@ enum Command {
     Test,
     /// Criterion benches, or a whole model beside a peer
     Bench(bench::Args),
+    /// Keep a core busy until stdin ends: what `bench --busy` starts
+    #[command(hide = true)]
+    Spin,
     /// Fetch real models into a folder
     Models(models::Args),
     /// Run the golden cases of a folder
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Test => test::run(),
         Command::Bench(args) => bench::run(&args),
+        Command::Spin => bench::spin(),
         Command::Models(args) => models::run(&args),
         Command::Goldens(args) => goldens::run(&args),
     };

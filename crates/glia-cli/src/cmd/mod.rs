@@ -8,3 +8,4 @@ pub mod perplexity;
 pub mod profile;
 pub mod run;
 pub mod text;
+pub mod timings;

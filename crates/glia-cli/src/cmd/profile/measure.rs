@@ -6,7 +6,7 @@ use glia_ir::ExecStats;
 use glia_model::{Model, ModelSession, WantedRows};
 
 use crate::args::ProfileArgs;
-use crate::cmd::bench::tokens;
+use crate::cmd::bench::work::tokens;
 use crate::exit::CliError;
 
 /// One profiled call of the model.
@@ -34,7 +34,7 @@ pub fn run(model: &Model, args: &ProfileArgs) -> Result<Vec<Runs>, CliError> {
     let began = Instant::now();
     let mut all = Vec::new();
     if args.prefill > 0 {
-        let ids = tokens(model, args.prefill);
+        let ids = tokens(model, 0, args.prefill);
         model.session()?.feed(&ids, &WantedRows::Last)?;
         let mut session = model.session()?;
         all.push(Runs {
@@ -44,7 +44,7 @@ pub fn run(model: &Model, args: &ProfileArgs) -> Result<Vec<Runs>, CliError> {
         });
     }
     if args.decode > 0 {
-        let ids = tokens(model, args.depth + args.decode);
+        let ids = tokens(model, 0, args.depth + args.decode);
         let (past, rest) = ids.split_at(args.depth);
         let mut session = model.session()?;
         if !past.is_empty() {

@@ -30,10 +30,11 @@ pub fn run(args: &ProfileArgs) -> Result<(), CliError> {
         .saturating_add(1);
     let mut options = engine::options(&args.engine, ctx)?;
     options.profile = true;
-    let model = engine::open_with(Some(&args.model), options, false, ctx).map_err(|e| match e.is_of_context() {
-        true => e.with_help("here the context is the longer of --prefill and of --depth with --decode, and one"),
-        false => e,
-    })?;
+    let (model, _) =
+        engine::open_with(Some(&args.model), options, false, ctx).map_err(|e| match e.is_of_context() {
+            true => e.with_help("here the context is the longer of --prefill and of --depth with --decode, and one"),
+            false => e,
+        })?;
     let cpu = engine::cpu(&args.engine)?;
     let bar = ui::spinner("measuring");
     let ceilings = if args.no_ceiling {
