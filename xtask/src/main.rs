@@ -1,5 +1,6 @@
 //! `cargo xtask`: what developers and CI run. One module per command; nothing here is part of the published crates.
 
+mod arm;
 mod bench;
 mod check;
 mod goldens;
@@ -26,6 +27,8 @@ struct Args {
 enum Command {
     /// Format, lints, house rules, documentation, other targets
     Check,
+    /// The CPU backend's tests for aarch64, under emulation
+    CheckArm,
     /// Every test and every golden case; lists what was skipped
     Test,
     /// Criterion benches, or a whole model beside a peer
@@ -42,6 +45,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Check => check::run(),
+        Command::CheckArm => arm::run(),
         Command::Test => test::run(),
         Command::Bench(args) => bench::run(&args),
         Command::Spin => bench::spin(),

@@ -99,6 +99,6 @@ fn attention(c: &mut Criterion, lab: &Lab) {
 
 fn main() {
     let mut criterion = Lab::criterion();
-    attention(&mut criterion, &Lab::new());
+    attention(&mut criterion, &Lab::new(0));
     criterion.final_summary();
 }

@@ -1,16 +1,14 @@
 //! Products with weights of every dtype: one row as in decoding, 4 and 16 as with several sequences, 512 as in prefill.
-//! On as many threads as the process may use: `taskset -c 0` measures one.
+//! Through the executor, on as many threads as the process may use; `kernels` measures one thread.
 
 mod common;
-#[path = "../tests/tiny/mod.rs"]
-mod tiny;
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use common::{Lab, Work};
 use criterion::Criterion;
-use glia_core::{CostValue, DType, Dim, Op, Shape, Tensor, Traffic, ValueType};
+use glia_core::{CostValue, DType, Dim, Op, Shape, Traffic, ValueType};
 use glia_ir::GraphExecutor;
 
 const DTYPES: [DType; 20] = [
@@ -35,13 +33,6 @@ const DTYPES: [DType; 20] = [
     DType::BF16,
     DType::F32,
 ];
-
-/// `[n, k]` of blocks that repeat: making 64 rows takes long enough.
-fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
-    const N_DISTINCT: usize = 64;
-    let rows = tiny::encoded(dtype, N_DISTINCT * k, 7);
-    Tensor::from_bytes(dtype, [n, k], &rows.repeat(n / N_DISTINCT)).expect("whole rows")
-}
 
 struct Product {
     dtype: DType,
@@ -79,7 +70,7 @@ impl Product {
 
     fn make(&self, lab: &Lab) -> GraphExecutor {
         let (dtype, n, k) = (self.dtype, self.n, self.k);
-        let weights = HashMap::from([("w".to_owned(), weight(dtype, n, k))]);
+        let weights = HashMap::from([("w".to_owned(), common::weight(dtype, n, k))]);
         lab.executor(DType::F16, weights, |b| {
             let x = b.input("x", ValueType::new(DType::F32, [Dim::T, k.into()]))?;
             let w = b.weight("w", ValueType::fixed(dtype, &[n, k]))?;
@@ -114,6 +105,6 @@ fn products(c: &mut Criterion, lab: &Lab) {
 
 fn main() {
     let mut criterion = Lab::criterion();
-    products(&mut criterion, &Lab::new());
+    products(&mut criterion, &Lab::new(0));
     criterion.final_summary();
 }

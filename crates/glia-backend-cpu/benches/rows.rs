@@ -1,17 +1,11 @@
-//! Ops that go over rows once, on 512 rows: norms, rotation, activations, residuals; packing of weights, and the
-//! quantising of rows of activations.
+//! Ops that go over rows once, on 512 rows: norms, rotation, activations, residuals.
 
 mod common;
-#[path = "../tests/tiny/mod.rs"]
-mod tiny;
 
 use std::collections::HashMap;
-use std::hint::black_box;
 
 use common::{Lab, Work};
 use criterion::Criterion;
-use glia_backend_cpu::isa::Isa;
-use glia_backend_cpu::pack::PackedMatrix;
 use glia_core::{Binary, DType, Dim, Gate, Op, Precision, Rope, RopePairing, Sizes, Tensor, Unary, ValueType};
 
 const N_ROWS: usize = common::MAX_ROWS;
@@ -117,35 +111,8 @@ fn ops(c: &mut Criterion, lab: &Lab) {
     group.finish();
 }
 
-/// On one thread, unlike what a step does; beside the ceiling of all.
-fn packing(c: &mut Criterion, lab: &Lab) {
-    let (isa, n, k) = (Isa::detect(), 2048, WIDTH);
-    let x = common::noise(k);
-    for dtype in [DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::F16] {
-        let mut group = c.benchmark_group(format!("one-thread-{dtype}"));
-        let rows = tiny::encoded(dtype, 64 * k, 7).repeat(n / 64);
-        let w = Tensor::from_bytes(dtype, [n, k], &rows).expect("whole rows");
-        let packed = PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs");
-        let moved = |bytes: usize| Work {
-            bytes: bytes as u64,
-            ops: 0,
-            int8: false,
-        };
-        lab.measure(&mut group, "pack", moved(w.size_bytes() + packed.size_bytes()), || {
-            black_box(PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs"));
-        });
-        let mut act = vec![0u8; packed.act_row_bytes()];
-        lab.measure(&mut group, "quantise-row", moved(4 * k + act.len()), || {
-            packed.prepare_row(black_box(&x), black_box(&mut act));
-        });
-        group.finish();
-    }
-}
-
 fn main() {
     let mut criterion = Lab::criterion();
-    let lab = Lab::new();
-    ops(&mut criterion, &lab);
-    packing(&mut criterion, &lab);
+    ops(&mut criterion, &Lab::new(0));
     criterion.final_summary();
 }

@@ -3,6 +3,9 @@
 
 #![allow(dead_code)] // Each bench uses a part.
 
+#[path = "../../tests/tiny/mod.rs"]
+mod tiny;
+
 use std::cell::{Cell, OnceCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, SamplingMode, Throughput};
-use glia_backend_cpu::CpuBackend;
 use glia_backend_cpu::ceiling::{self, Ceiling};
+use glia_backend_cpu::{CpuBackend, CpuOptions};
 use glia_core::{DType, Op, Tensor};
 use glia_ir::{ExecConfig, GraphBuilder, GraphError, GraphExecutor, Passes, Vid};
 
@@ -34,9 +37,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    pub fn new() -> Lab {
+    /// A backend of so many threads; 0 is as many as the process may use.
+    pub fn new(threads: usize) -> Lab {
+        let options = CpuOptions {
+            threads,
+            ..CpuOptions::default()
+        };
         Lab {
-            cpu: Arc::new(CpuBackend::new().expect("threads")),
+            cpu: Arc::new(CpuBackend::with_options(options).expect("threads")),
             ceiling: OnceCell::new(),
         }
     }
@@ -144,4 +152,11 @@ pub fn noise(n: usize) -> Vec<f32> {
 /// An F32 tensor of noise.
 pub fn tensor(shape: &[usize]) -> Tensor {
     Tensor::from_f32(shape, &noise(shape.iter().product())).expect("a tensor")
+}
+
+/// `[n, k]` of blocks that repeat: making 64 rows takes long enough.
+pub fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
+    const N_DISTINCT: usize = 64;
+    let rows = tiny::encoded(dtype, N_DISTINCT * k, 7);
+    Tensor::from_bytes(dtype, [n, k], &rows.repeat(n / N_DISTINCT)).expect("whole rows")
 }
