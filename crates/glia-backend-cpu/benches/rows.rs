@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use common::{Lab, Work};
 use criterion::Criterion;
-use glia_core::{Binary, DType, Dim, Gate, Op, Precision, Rope, RopePairing, Sizes, Tensor, Unary, ValueType};
+use glia_core::{Binary, DType, Dim, Gate, Op, Rope, RopePairing, Sizes, Tensor, Unary, ValueType};
 
 const N_ROWS: usize = common::MAX_ROWS;
 const WIDTH: usize = 2048;
