@@ -90,14 +90,16 @@ impl Lab {
             true => (ceiling.int8_ops, "int8"),
             false => (ceiling.f32_ops, "f32"),
         };
-        let (time, bytes, ops) = (seconds[5], bytes as f64, ops as f64);
+        let (time, bytes, n_ops) = (seconds[5], bytes as f64, ops as f64);
+        let computed = match ops {
+            0 => String::new(),
+            _ => format!(", {:.1} of {:.0} Gop/s {what}", n_ops / time / 1e9, peak / 1e9),
+        };
         println!(
-            "    {:.1} of {:.1} GB/s, {:.1} of {:.0} Gop/s {what}: {:.0} % of the ceiling\n",
+            "    {:.1} of {:.1} GB/s{computed}: {:.0} % of the ceiling\n",
             bytes / time / 1e9,
             ceiling.read() / 1e9,
-            ops / time / 1e9,
-            peak / 1e9,
-            100.0 * ceiling.share(time, bytes, ops, peak)
+            100.0 * ceiling.share(time, bytes, n_ops, peak)
         );
     }
 
