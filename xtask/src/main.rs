@@ -1,5 +1,6 @@
 //! `cargo xtask`: what developers and CI run. One module per command; nothing here is part of the published crates.
 
+mod arm;
 mod bench;
 mod check;
 mod goldens;
@@ -26,10 +27,15 @@ struct Args {
 enum Command {
     /// Format, lints, house rules, documentation, other targets
     Check,
+    /// The CPU backend's tests for aarch64, under emulation
+    CheckArm,
     /// Every test and every golden case; lists what was skipped
     Test,
     /// Criterion benches, or a whole model beside a peer
     Bench(bench::Args),
+    /// Keep a core busy until stdin ends: what `bench --busy` starts
+    #[command(hide = true)]
+    Spin,
     /// Fetch real models into a folder
     Models(models::Args),
     /// Run the golden cases of a folder
@@ -39,8 +45,10 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Args::parse().command {
         Command::Check => check::run(),
+        Command::CheckArm => arm::run(),
         Command::Test => test::run(),
         Command::Bench(args) => bench::run(&args),
+        Command::Spin => bench::spin(),
         Command::Models(args) => models::run(&args),
         Command::Goldens(args) => goldens::run(&args),
     };

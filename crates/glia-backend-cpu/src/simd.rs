@@ -20,7 +20,7 @@ impl Level {
     pub fn of(isa: Isa) -> Level {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 if isa.is_available() => Level::Avx2,
+            Isa::Avx2 | Isa::Avx2Vnni if isa.is_available() => Level::Avx2,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vnni if isa.is_available() => Level::Avx512,
             _ => Level::Base,

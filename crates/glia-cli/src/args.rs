@@ -30,7 +30,7 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Show what a model file holds and how it would run.
     Inspect(InspectArgs),
-    /// Measure speed: prefill and decode, in tokens per second.
+    /// Measure speed: prefill, decode and batched decode, in tokens per second.
     Bench(BenchArgs),
     /// Measure how well a model predicts a text.
     Perplexity(PerplexityArgs),
@@ -191,7 +191,7 @@ pub struct RunArgs {
     /// Print the generated token ids on stdout, one line, instead of text.
     #[arg(long)]
     pub ids: bool,
-    /// Print times and speeds on stderr at the end.
+    /// Print on stderr at the end where the time went: open, vocabulary, packing, first step, decode.
     #[arg(long)]
     pub timings: bool,
     /// Never use the network.
@@ -264,6 +264,13 @@ pub struct BenchArgs {
     /// Tokens already in the context when decoding begins. Several with commas.
     #[arg(long, default_values_t = [0], value_delimiter = ',', value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub depth: Vec<usize>,
+    /// Sequences that decode together, a token of each in every step; the rate counts the tokens of all. Several with
+    /// commas.
+    #[arg(long, value_delimiter = ',', value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub batch: Vec<usize>,
+    /// Tokens that each sequence of --batch has in the context when decoding begins, none shared.
+    #[arg(long, default_value_t = 128, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub batch_prompt: usize,
     /// Repetitions; the table shows median, least and most.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub reps: usize,

@@ -171,6 +171,10 @@ fn bench_prints_json() {
         "8",
         "--decode",
         "2",
+        "--batch",
+        "1,3",
+        "--batch-prompt",
+        "4",
         "--reps",
         "1",
     ];
@@ -179,6 +183,8 @@ fn bench_prints_json() {
     for key in [
         "\"pp8\"",
         "\"tg2\"",
+        "\"tg2 x1\"",
+        "\"tg2 x3\"",
         "\"threads\":",
         "\"tok_per_s\":",
         "\"min\":",
@@ -186,6 +192,29 @@ fn bench_prints_json() {
     ] {
         assert!(json.contains(key), "{json}");
     }
+}
+
+#[test]
+fn timings_say_where_the_time_went() {
+    let output = run(&["-p", "To be", "-n", "3", "--timings"], b"");
+    let table = text(&output.stderr);
+    let names: Vec<&str> = table
+        .lines()
+        .map(|line| line.get(..12).unwrap_or(line).trim())
+        .collect();
+    let expected = [
+        "timings",
+        "open",
+        "vocabulary",
+        "packing",
+        "prompt",
+        "first step",
+        "first token",
+        "decode",
+    ];
+    assert_eq!(names, expected, "{table}");
+    assert!(table.contains("2 tokens,"), "{table}");
+    assert!(!out(output).is_empty());
 }
 
 #[test]

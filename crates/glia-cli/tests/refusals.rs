@@ -100,6 +100,26 @@ fn bench_needs_something_to_measure() {
     let args = ["bench", "demo", "--prefill", "0", "--decode", "0"];
     fails(glia(&args, b""), 2, &["--prefill", "--decode"]);
     fails(glia(&["bench", "demo", "--ctx", "4"], b""), 2, &["--ctx"]);
+    for (args, parts) in [
+        (&["--batch", "0"][..], &["--batch", "at least 1"][..]),
+        (&["--batch", "1,x"], &["--batch", "whole number"]),
+        (&["--batch", "100000"], &["--batch", "at most"]),
+        (&["--batch", "2", "--decode", "0"], &["--batch", "--decode"]),
+        (&["--batch-prompt", "-1"], &["--batch-prompt", "0 or more"]),
+    ] {
+        fails(glia(&[&["bench", "demo"], args].concat(), b""), 2, parts);
+    }
+    let args = [
+        "bench",
+        "demo",
+        "--prefill",
+        "0",
+        "--batch",
+        "2",
+        "--batch-prompt",
+        "99999999",
+    ];
+    fails(glia(&args, b""), 1, &["--batch-prompt with --decode"]);
 }
 
 #[test]

@@ -47,5 +47,5 @@ mod wall;
 pub mod weights;
 
 pub use generate::{Event, FinishReason, GenerateParams, Generation};
-pub use model::{Contents, Model, ModelError, ModelFile, ModelSession, Options, WantedRows};
+pub use model::{Contents, LoadTimes, Model, ModelError, ModelFile, ModelSession, Options, WantedRows};
 pub use sample::SampleParams;

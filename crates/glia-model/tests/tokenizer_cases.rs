@@ -224,14 +224,16 @@ fn a_character_cut_off_ends_in_replacement() {
 #[test]
 fn time_grows_with_length_not_its_square() {
     for t in [build(bytes_vocab()), build(spm_vocab())] {
-        let time = |n: usize| {
+        let once = |n: usize| {
             let text = "hel".repeat(n / 3);
             let start = std::time::Instant::now();
             let ids = t.encode(&text, false, false).unwrap();
             assert!(ids.len() >= n / 3);
             start.elapsed().as_secs_f64()
         };
-        time(1000);
+        once(1000);
+        // The best of three: what else runs on the machine is not the tokenizer's doing.
+        let time = |n: usize| (0..3).map(|_| once(n)).fold(f64::INFINITY, f64::min);
         let (short, long) = (time(30_000), time(300_000));
         assert!(
             long < short.max(0.002) * 30.0,

@@ -1,13 +1,20 @@
 //! `cargo xtask bench`: criterion benches, or whole models beside a peer in turns (A B A B), so that both see the same
-//! machine. Prints medians, spread and the ratio; saves our own figures and compares with saved ones.
+//! machine. Prints medians, spread, the number of turns and the ratio; saves our own figures and compares with saved
+//! ones.
 
+mod busy;
+mod figures;
+mod process;
 mod programs;
 mod saved;
+mod speed;
+mod start;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{Outcome, sh};
-use programs::{Glia, LlamaCpp, Test};
+
+pub use busy::spin;
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -27,12 +34,24 @@ pub struct Args {
     /// Tokens that are in the cache before decoding, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [0])]
     depth: Vec<usize>,
+    /// Sequences that decode together, separated by commas
+    #[arg(long, value_delimiter = ',')]
+    batch: Vec<usize>,
+    /// Tokens that each sequence of --batch has in the cache before
+    #[arg(long, default_value_t = 128)]
+    batch_prompt: usize,
     /// Thread counts, separated by commas
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
     threads: Vec<usize>,
     /// Turns per program
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = at_least_one)]
     rounds: usize,
+    /// Measure instead the time from process start to the end of a run of one token, and peak memory
+    #[arg(long, requires = "model", conflicts_with_all = ["busy", "batch", "save", "baseline"])]
+    start: bool,
+    /// Measure instead decoding beside so many processes that keep a core busy each, separated by commas
+    #[arg(long, value_delimiter = ',', requires = "model", conflicts_with_all = ["batch", "save", "baseline"])]
+    busy: Vec<usize>,
     /// Save our medians as JSON
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -41,100 +60,58 @@ pub struct Args {
     baseline: Option<PathBuf>,
 }
 
-/// Measures and prints one row per model, thread count and test.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("must be a whole number above 0".to_owned()),
+    }
+}
+
+/// Measures and prints.
 pub fn run(args: &Args) -> Outcome {
     if args.model.is_empty() {
         return sh::run(sh::cargo(&["bench", "--workspace"]));
     }
-    let peer = args.peer.as_deref().map(LlamaCpp::find).transpose()?;
-    let baseline = args.baseline.as_deref().map(saved::read).transpose()?;
-    let glia = Glia::build()?;
-    let mut tests = Vec::new();
-    if args.prefill > 0 {
-        tests.push(Test::Prefill(args.prefill));
-    }
-    if args.decode > 0 {
-        tests.extend(args.depth.iter().map(|&depth| Test::Decode { n: args.decode, depth }));
-    }
-    if tests.is_empty() {
-        return Err("nothing to measure: give --prefill or --decode".to_owned());
-    }
-    println!(
-        "{:<34} {:<12} {:>7} {:>26} {:>26} {:>6} {:>8}",
-        "model", "test", "threads", "glia tok/s (spread)", "peer tok/s (spread)", "ratio", "baseline"
-    );
-    let mut rows = saved::Medians::new();
-    for model in &args.model {
-        let name = model.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        for &threads in &args.threads {
-            let mut ours = vec![Vec::new(); tests.len()];
-            let mut theirs = ours.clone();
-            for _ in 0..args.rounds.max(1) {
-                add(&mut ours, glia.once(model, &tests, threads)?);
-                if let Some(peer) = &peer {
-                    add(&mut theirs, peer.once(model, &tests, threads)?);
-                }
-            }
-            for (test, (a, b)) in tests.iter().zip(ours.iter_mut().zip(&mut theirs)) {
-                let key = format!("{name} {test} {threads}");
-                let before = baseline.as_ref().and_then(|b| b.get(&key)).copied().unwrap_or(f64::NAN);
-                let (a_text, b_text) = (cell(a), cell(b));
-                let (vs_peer, vs_before) = (ratio(median(a) / median(b)), ratio(median(a) / before));
-                println!(
-                    "{name:<34} {:<12} {threads:>7} {a_text:>26} {b_text:>26} {vs_peer:>6} {vs_before:>8}",
-                    test.to_string()
-                );
-                rows.insert(key, median(a));
-            }
-        }
-    }
-    match &args.save {
-        Some(path) => saved::write(path, &rows),
-        None => Ok(()),
-    }
-}
-
-fn add(to: &mut [Vec<f64>], rates: Vec<f64>) {
-    to.iter_mut().zip(rates).for_each(|(list, x)| list.push(x));
-}
-
-fn ratio(x: f64) -> String {
-    if x.is_finite() {
-        format!("{x:.2}")
+    if args.start {
+        start::run(args)
+    } else if !args.busy.is_empty() {
+        busy::run(args)
     } else {
-        "-".to_owned()
+        speed::run(args)
     }
 }
 
-/// The middle value; NaN of none.
-fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    match values.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
-    }
-}
-
-fn cell(values: &mut [f64]) -> String {
-    let middle = median(values);
-    match (values.first(), values.last()) {
-        (Some(low), Some(high)) => format!("{middle:.1} ({low:.1}-{high:.1})"),
-        _ => "-".to_owned(),
-    }
+fn model_name(model: &Path) -> String {
+    model.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        _args: Args,
+    }
+
     #[test]
-    fn medians() {
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&mut [4.0, 1.0]), 2.5);
-        assert_eq!(cell(&mut [2.0, 1.0, 3.0]), "2.0 (1.0-3.0)");
-        assert_eq!(cell(&mut []), "-");
-        assert_eq!(ratio(1.234), "1.23");
-        assert_eq!(ratio(f64::NAN), "-");
+    fn flags_that_do_not_go_together_are_refused() {
+        let refused = |flags: &[&str]| {
+            let line = Line::try_parse_from([&["bench"], flags].concat());
+            line.err().map(|e| e.to_string()).unwrap_or_default()
+        };
+        assert_eq!(
+            refused(&["--start", "--model", "a.gguf", "b.gguf", "--threads", "2"]),
+            ""
+        );
+        assert_eq!(refused(&["--busy", "1,2", "--model", "a.gguf"]), "");
+        assert!(refused(&["--start"]).contains("--model"));
+        assert!(refused(&["--busy", "1"]).contains("--model"));
+        assert!(refused(&["--start", "--busy", "1", "--model", "a"]).contains("--busy"));
+        assert!(refused(&["--busy", "1", "--batch", "8", "--model", "a"]).contains("--batch"));
+        assert!(refused(&["--rounds", "0"]).contains("above 0"));
     }
 }

@@ -7,8 +7,14 @@ pub enum Isa {
     Portable,
     /// AVX2, FMA and F16C.
     Avx2,
+    /// The same with byte dot products: AVX-VNNI, or AVX-512 VNNI with VL.
+    Avx2Vnni,
     /// AVX-512 F, BW, VL, DQ and VNNI.
     Avx512Vnni,
+    /// NEON with dot products.
+    NeonDot,
+    /// NEON with dot products and products of 8-bit matrices.
+    NeonI8mm,
 }
 
 impl Isa {
@@ -19,10 +25,15 @@ impl Isa {
 
     /// Everything that this machine has, the best last.
     pub fn all_available() -> Vec<Isa> {
-        [Isa::Portable, Isa::Avx2, Isa::Avx512Vnni]
-            .into_iter()
-            .filter(|isa| isa.is_available())
-            .collect()
+        let all = [
+            Isa::Portable,
+            Isa::Avx2,
+            Isa::Avx2Vnni,
+            Isa::Avx512Vnni,
+            Isa::NeonDot,
+            Isa::NeonI8mm,
+        ];
+        all.into_iter().filter(|isa| isa.is_available()).collect()
     }
 
     /// Whether this machine can run it.
@@ -34,6 +45,12 @@ impl Isa {
                 is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
             }
             #[cfg(target_arch = "x86_64")]
+            Isa::Avx2Vnni => {
+                Isa::Avx2.is_available()
+                    && (is_x86_feature_detected!("avxvnni")
+                        || is_x86_feature_detected!("avx512vnni") && is_x86_feature_detected!("avx512vl"))
+            }
+            #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vnni => {
                 Isa::Avx2.is_available()
                     && is_x86_feature_detected!("avx512f")
@@ -42,7 +59,10 @@ impl Isa {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vnni")
             }
-            #[cfg(not(target_arch = "x86_64"))]
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Isa::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Isa::NeonI8mm => Isa::NeonDot.is_available() && std::arch::is_aarch64_feature_detected!("i8mm"),
             _ => false,
         }
     }
@@ -52,7 +72,10 @@ impl Isa {
         match self {
             Isa::Portable => "portable",
             Isa::Avx2 => "avx2",
+            Isa::Avx2Vnni => "avx2-vnni",
             Isa::Avx512Vnni => "avx512-vnni",
+            Isa::NeonDot => "neon-dot",
+            Isa::NeonI8mm => "neon-i8mm",
         }
     }
 }

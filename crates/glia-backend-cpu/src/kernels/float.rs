@@ -5,6 +5,7 @@ use std::ops::Range;
 use glia_core::DType;
 
 use crate::isa::Isa;
+use crate::simd::BASE_FMA;
 
 /// Rows that share a widened chunk; sums of so many rows stay on the stack.
 const ROWS: usize = 64;
@@ -22,10 +23,17 @@ pub(crate) fn tiles(
     m: usize,
     put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
-    #[cfg(target_arch = "x86_64")]
-    if isa == Isa::Avx512Vnni {
+    match isa {
+        #[cfg(target_arch = "x86_64")]
         // SAFETY: a matrix is packed only for an instruction set that this machine has.
-        return unsafe { super::avx512::float::tiles(dtype, tiles, k, acts, m, put) };
+        Isa::Avx512Vnni => return unsafe { super::avx512::float::tiles(dtype, tiles, k, acts, m, put) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        Isa::Avx2 | Isa::Avx2Vnni => return unsafe { super::avx2::float_tiles(dtype, tiles, k, acts, m, put) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Isa::NeonDot | Isa::NeonI8mm => return unsafe { super::neon::float_tiles(dtype, tiles, k, acts, m, put) },
+        _ => {}
     }
     let step = 16 * dtype.block_bytes();
     for (index, tile) in tiles.chunks_exact((k * step).max(1)).enumerate() {
@@ -62,8 +70,8 @@ pub(crate) fn tile(
                 Isa::Avx512Vnni => unsafe { add_avx512(w, acts, k, ks.start, sums) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: as above.
-                Isa::Avx2 => unsafe { add_avx2(w, acts, k, ks.start, sums) },
-                _ => add_all::<{ cfg!(target_arch = "aarch64") }>(w, acts, k, ks.start, sums),
+                Isa::Avx2 | Isa::Avx2Vnni => unsafe { add_avx2(w, acts, k, ks.start, sums) },
+                _ => add_all::<{ BASE_FMA }, 4>(w, acts, k, ks.start, sums),
             }
         }
         for (row, sums) in sums.iter().enumerate() {
@@ -75,22 +83,29 @@ pub(crate) fn tile(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,fma")]
 fn add_avx512(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
-    add_all::<true>(w, acts, k, from, sums);
+    add_all::<true, 8>(w, acts, k, from, sums);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn add_avx2(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
-    add_all::<true>(w, acts, k, from, sums);
+    add_all::<true, 4>(w, acts, k, from, sums);
 }
 
+/// `MOST` rows (4 or 8) at a time have their sums in registers.
 #[inline(always)]
-fn add_all<const FMA: bool>(w: &[[f32; 16]], acts: &[u8], k: usize, from: usize, sums: &mut [[f32; 16]]) {
+fn add_all<const FMA: bool, const MOST: usize>(
+    w: &[[f32; 16]],
+    acts: &[u8],
+    k: usize,
+    from: usize,
+    sums: &mut [[f32; 16]],
+) {
     let mut row = 0;
     while row < sums.len() {
         let acts = &acts[(row * k + from) * 4..];
         row += match &mut sums[row..] {
-            [a, b, c, d, e, f, g, h, ..] => add::<FMA, 8>(w, acts, k, [a, b, c, d, e, f, g, h]),
+            [a, b, c, d, e, f, g, h, ..] if MOST == 8 => add::<FMA, 8>(w, acts, k, [a, b, c, d, e, f, g, h]),
             [a, b, c, d, ..] => add::<FMA, 4>(w, acts, k, [a, b, c, d]),
             [a, b, ..] => add::<FMA, 2>(w, acts, k, [a, b]),
             [a, ..] => add::<FMA, 1>(w, acts, k, [a]),
@@ -123,7 +138,7 @@ fn widen(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
     match (dtype, isa) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `tile`.
-        (DType::F16, Isa::Avx2 | Isa::Avx512Vnni) => unsafe { widen_f16(bytes, out) },
+        (DType::F16, Isa::Avx2 | Isa::Avx2Vnni | Isa::Avx512Vnni) => unsafe { widen_f16(bytes, out) },
         (DType::F16, _) => {
             for (o, b) in out.iter_mut().zip(bytes.as_chunks().0) {
                 *o = half::f16::from_le_bytes(*b).to_f32();

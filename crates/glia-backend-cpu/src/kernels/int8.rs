@@ -14,7 +14,7 @@ pub(crate) fn quantize_row(isa: Isa, x: &[f32], format: Format, out: &mut [u8]) 
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a matrix is packed only for an instruction set that this machine has.
-        Isa::Avx512Vnni | Isa::Avx2 => unsafe { quantize_avx2(x, format, out) },
+        Isa::Avx512Vnni | Isa::Avx2Vnni | Isa::Avx2 => unsafe { quantize_avx2(x, format, out) },
         _ => quantize(x, format, out),
     }
 }
@@ -75,15 +75,24 @@ pub(crate) fn tile(
         Isa::Avx512Vnni => unsafe { super::avx512::int8::tile(format, tile, acts, m, put) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as in `quantize_row`.
-        Isa::Avx2 => unsafe { tile_avx2(format, tile, acts, m, put) },
+        Isa::Avx2 => unsafe { super::avx2::int8_tile(format, tile, acts, m, put) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as in `quantize_row`; the machine has one of the two encodings.
+        Isa::Avx2Vnni => unsafe {
+            if is_x86_feature_detected!("avxvnni") {
+                super::avx2::int8_tile_vnni(format, tile, acts, m, put);
+            } else {
+                super::avx2::int8_tile_vl(format, tile, acts, m, put);
+            }
+        },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as in `quantize_row`.
+        Isa::NeonDot => unsafe { super::neon::int8_tile(format, tile, acts, m, put) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as in `quantize_row`.
+        Isa::NeonI8mm => unsafe { super::neon::int8_tile_i8mm(format, tile, acts, m, put) },
         _ => tile_plain(format, tile, acts, m, put),
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
-fn tile_avx2(format: Format, tile: &[u8], acts: &[u8], m: usize, put: &mut impl FnMut(usize, &[f32; 16])) {
-    tile_plain(format, tile, acts, m, put);
 }
 
 #[inline(always)]

@@ -12,12 +12,27 @@ pub(crate) fn lookup(level: Level, table: &[u8; 16], run: &mut Run) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
         Level::Avx512 => unsafe { avx512(table, run) },
-        _ => {
+        #[cfg(target_arch = "aarch64")]
+        Level::Base => neon(table, run),
+        #[cfg(not(target_arch = "aarch64"))]
+        Level::Base => {
             for word in run.codes.as_flattened_mut() {
                 let bytes = word.to_le_bytes().map(|code| table[usize::from(code & 15)]);
                 *word = u32::from_le_bytes(bytes);
             }
         }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn neon(table: &[u8; 16], run: &mut Run) {
+    use std::arch::aarch64::*;
+    // SAFETY: every aarch64 has NEON; 16 bytes are read.
+    let table = unsafe { vld1q_u8(table.as_ptr()) };
+    for words in run.codes.as_flattened_mut().as_chunks_mut::<4>().0 {
+        let at = words.as_mut_ptr().cast();
+        // SAFETY: 16 bytes are read and written.
+        unsafe { vst1q_u8(at, vqtbl1q_u8(table, vld1q_u8(at))) };
     }
 }
 

@@ -111,7 +111,22 @@ fn add(isa: Isa, kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: 
         Isa::Avx512Vnni => unsafe { super::avx512::runs::add(kind, runs, acts, row_bytes, sums) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Isa::Avx2 => unsafe { super::runs_avx2::add(kind, runs, acts, row_bytes, sums) },
+        Isa::Avx2 => unsafe { super::avx2::add_runs(kind, runs, acts, row_bytes, sums) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above; the machine has one of the two encodings.
+        Isa::Avx2Vnni => unsafe {
+            if is_x86_feature_detected!("avxvnni") {
+                super::avx2::add_runs_vnni(kind, runs, acts, row_bytes, sums);
+            } else {
+                super::avx2::add_runs_vl(kind, runs, acts, row_bytes, sums);
+            }
+        },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Isa::NeonDot => unsafe { super::neon::add_runs(kind, runs, acts, row_bytes, sums) },
+        #[cfg(target_arch = "aarch64")]
+        // SAFETY: as above.
+        Isa::NeonI8mm => unsafe { super::neon::add_runs_i8mm(kind, runs, acts, row_bytes, sums) },
         _ => add_plain(kind, runs, acts, row_bytes, sums),
     }
 }

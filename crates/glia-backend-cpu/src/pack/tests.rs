@@ -84,20 +84,20 @@ fn every_dtype_and_isa_agrees_with_f64() {
         for (n, blocks) in [(1, 1), (15, 2), (16, 1), (17, 3), (33, 2)] {
             let k = dtype.block_elems().max(if dtype.is_quantized() { 32 } else { 37 }) * blocks;
             let (w, values) = weights(dtype, n, k, &mut rng);
-            let x: Vec<f32> = (0..17 * k).map(|_| rng.float()).collect();
+            let x: Vec<f32> = (0..20 * k).map(|_| rng.float()).collect();
             let bias: Vec<f32> = (0..n).map(|_| rng.float()).collect();
             for precision in [Precision::Exact, Precision::Fast] {
                 let mut first: Option<Vec<f32>> = None;
                 for isa in Isa::all_available() {
                     let what = format!("{dtype} {n} x {k} {precision:?} {}", isa.name());
                     let p = PackedMatrix::pack(&w, precision, isa).unwrap();
-                    let got = p.matmul(&x, 17, Some(&bias)).unwrap();
+                    let got = p.matmul(&x, 20, Some(&bias)).unwrap();
                     let mapped = PackedMatrix::keep_mapped(&w, precision, isa).unwrap();
                     assert_eq!(mapped.size_bytes(), 0, "{what}");
-                    let same = mapped.matmul(&x, 17, Some(&bias)).unwrap();
+                    let same = mapped.matmul(&x, 20, Some(&bias)).unwrap();
                     assert_eq!(bits(&same), bits(&got), "{what}: mapped");
                     check(&values, &x, &bias, k, &got, p.act(), &what);
-                    for m in [1, 2, 3, 5, 8] {
+                    for m in (1..20).filter(|m| n < 16 || [1, 2, 3, 7, 13].contains(m)) {
                         let few = p.matmul(&x[..m * k], m, Some(&bias)).unwrap();
                         assert_eq!(bits(&few), bits(&got[..m * n]), "{what}: {m} rows");
                     }
@@ -105,6 +105,43 @@ fn every_dtype_and_isa_agrees_with_f64() {
                         let first = first.get_or_insert_with(|| got.clone());
                         assert_eq!(bits(first), bits(&got), "{what}: other bits than portable");
                     }
+                }
+            }
+        }
+    }
+}
+
+/// The largest and smallest codes with the largest activations: no sum of any kernel may saturate.
+#[test]
+fn extreme_codes_are_summed_exactly() {
+    const ONE: [u8; 2] = [0x00, 0x3c];
+    let dtypes = [
+        (DType::Q4_0, [0, 0]),
+        (DType::Q4_1, [0, 2]),
+        (DType::Q5_0, [0, 0]),
+        (DType::Q5_1, [0, 2]),
+        (DType::Q8_0, [0, 0]),
+        (DType::Q4_K, [0, 2]),
+        (DType::Q5_K, [0, 2]),
+        (DType::Q6_K, [208, 208]),
+    ];
+    for (dtype, scales) in dtypes {
+        let (elems, size) = dtype.block();
+        let k = elems.max(64);
+        for byte in [0xff, 0x80, 0x7f, 0x00, 0x81] {
+            let mut block = vec![byte; size];
+            scales.iter().for_each(|&at| block[at..at + 2].copy_from_slice(&ONE));
+            let w = Tensor::from_bytes(dtype, [17, k], &block.repeat(17 * k / elems)).unwrap();
+            let signs: [fn(usize) -> bool; 4] = [|_| true, |_| false, |i| i % 2 == 0, |i| i % 4 < 2];
+            for (s, sign) in signs.into_iter().enumerate() {
+                let x: Vec<f32> = (0..5 * k).map(|i| if sign(i) { 1.0 } else { -1.0 }).collect();
+                let product = |isa| {
+                    let p = PackedMatrix::pack(&w, Precision::Fast, isa).unwrap();
+                    bits(&p.matmul(&x, 5, None).unwrap())
+                };
+                let want = product(Isa::Portable);
+                for isa in Isa::all_available() {
+                    assert_eq!(want, product(isa), "{dtype} of {byte:#x}, signs {s}, {}", isa.name());
                 }
             }
         }

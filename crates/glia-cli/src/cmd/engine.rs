@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use glia_backend_cpu::{CpuBackend, CpuOptions};
 use glia_cli::fetch::{self, Located};
@@ -75,10 +76,22 @@ pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
 
 /// Finds, opens and prepares a model; `None` is the default model.
 pub fn open_model(spec: Option<&OsStr>, engine: &EngineArgs, offline: bool, ctx: usize) -> Result<Model, CliError> {
+    open_timed(spec, engine, offline, ctx).map(|(model, _)| model)
+}
+
+/// As [`open_model`]; also how long it took to find the file and read its header.
+pub fn open_timed(
+    spec: Option<&OsStr>,
+    engine: &EngineArgs,
+    offline: bool,
+    ctx: usize,
+) -> Result<(Model, Duration), CliError> {
+    let start = Instant::now();
     let options = options(engine, ctx)?;
     let located = locate(spec, offline)?;
     let bar = ui::spinner("loading the model");
     let file = open_file(&located, &options)?;
+    let open = start.elapsed();
     let trained = file.spec().max_positions;
     let model = load(&located, file, options)?;
     bar.finish_and_clear();
@@ -88,7 +101,7 @@ pub fn open_model(spec: Option<&OsStr>, engine: &EngineArgs, offline: bool, ctx:
              nonsense"
         ));
     }
-    Ok(model)
+    Ok((model, open))
 }
 
 /// Opens what was located; errors name the file.

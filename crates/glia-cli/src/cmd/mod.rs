@@ -7,3 +7,4 @@ pub mod inspect;
 pub mod perplexity;
 pub mod run;
 pub mod text;
+pub mod timings;

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use glia_model::{Event, GenerateParams, Model, SampleParams};
 
+use super::timings::Times;
 use super::{engine, text};
 use crate::args::RunArgs;
 use crate::exit::CliError;
@@ -35,18 +36,19 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
             "the prompt is empty: say something, or let the model begin by itself with --raw",
         ));
     }
-    let model = engine::open_model(model.as_deref(), &args.engine, args.offline, args.ctx)?;
+    let (model, open) = engine::open_timed(model.as_deref(), &args.engine, args.offline, args.ctx)?;
     let params = GenerateParams {
         max_tokens,
         sample: sample(args, model.default_sampling())?,
         stop: args.stop.clone(),
         ..Default::default()
     };
-    let opened = start.elapsed();
+    let encoding = Instant::now();
     let ids = prompt_ids(&model, args, &prompt)?;
+    let mut times = Times::new(&model, open, encoding.elapsed(), ids.len());
     let mut out = ui::stdout();
     let mut generated: Vec<u32> = Vec::new();
-    let (mut first, mut printed) = (None, false);
+    let mut printed = false;
     let mut print = |text: &str| -> Result<(), CliError> {
         if !text.is_empty() {
             printed = true;
@@ -55,10 +57,12 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
         }
         Ok(())
     };
+    let feeding = Instant::now();
     for event in model.generate_ids(&ids, params)? {
-        match event? {
+        let event = event?;
+        times.first.get_or_insert_with(|| (feeding.elapsed(), start.elapsed()));
+        match event {
             Event::Token { id, text, .. } => {
-                first.get_or_insert_with(|| start.elapsed());
                 generated.push(id);
                 if !args.ids {
                     print(&text)?;
@@ -77,16 +81,7 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     }
     out.finish()?;
     if args.timings {
-        let first = first.unwrap_or_else(|| start.elapsed());
-        let decode = start.elapsed().saturating_sub(first).as_secs_f64();
-        let n = generated.len().saturating_sub(1);
-        ui::note(format!(
-            "opened in {:.3} s, first token after {:.3} s ({} prompt tokens), then {n} tokens in {decode:.3} s ({:.1} tok/s)",
-            opened.as_secs_f64(),
-            first.as_secs_f64(),
-            ids.len(),
-            n as f64 / decode.max(1e-9),
-        ));
+        ui::line(times.table(generated.len(), start.elapsed()));
     }
     Ok(())
 }

@@ -82,6 +82,20 @@ impl<'a> Cursor<'a> {
         self.string(what)
     }
 
+    /// Steps over what [`Cursor::short_string`] reads. Vocabularies are hundreds of thousands of short texts, most of them
+    /// ASCII, which is soon seen.
+    pub fn walk_string(&mut self, most: usize, what: &str) -> Result<(), GgufError> {
+        let mut ahead = *self;
+        if let Ok(bytes) = ahead.string_bytes(what)
+            && bytes.len() <= most
+            && (bytes.is_ascii() || std::str::from_utf8(bytes).is_ok())
+        {
+            *self = ahead;
+            return Ok(());
+        }
+        self.short_string(most, what).map(drop)
+    }
+
     /// A count of things of at least `least_bytes` each, checked against the bytes left.
     pub fn checked_count(&self, count: u64, least_bytes: u64, what: &str) -> Result<usize, GgufError> {
         let fits = count.checked_mul(least_bytes).is_some_and(|n| n <= self.left() as u64);

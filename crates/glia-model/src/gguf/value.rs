@@ -7,6 +7,8 @@ use super::cursor::Cursor;
 const MAX_DEPTH: usize = 4;
 /// A text is at most so long: templates and whole tokenizers are texts, tensors are not.
 const MAX_TEXT_BYTES: usize = 256 << 20;
+/// What messages call a text.
+const TEXT: &str = "a text value";
 /// Elements that are walked one by one (texts, booleans, arrays) in one file. Vocabularies have up to a million.
 pub(super) const MAX_WALK: usize = 1 << 24;
 
@@ -59,12 +61,7 @@ impl<'a> Array<'a> {
 
     /// The elements; the reader has walked them once, so each is well formed.
     pub fn iter(&self) -> impl Iterator<Item = Value<'a>> + use<'a> {
-        let mut cursor = Cursor {
-            file: "",
-            bytes: self.bytes,
-            at: 0,
-            walk: usize::MAX,
-        };
+        let mut cursor = self.cursor();
         let type_id = self.type_id;
         (0..self.len).map_while(move |_| scalar(&mut cursor, type_id, 1).ok())
     }
@@ -77,6 +74,27 @@ impl<'a> Array<'a> {
                 _ => "",
             })
         })
+    }
+
+    /// The bytes of the elements of an array of texts, which the reader has found to be UTF-8: vocabularies have
+    /// hundreds of thousands, and checking them again takes longer than anything else that is done with them.
+    pub(crate) fn texts(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
+        let (mut cursor, len) = (self.cursor(), self.len);
+        (self.type_id == 8).then(|| (0..len).map_while(move |_| cursor.string_bytes("a text").ok()))
+    }
+
+    /// Bytes of all elements, with the lengths of texts: no more than the file has.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn cursor(&self) -> Cursor<'a> {
+        Cursor {
+            file: "",
+            bytes: self.bytes,
+            at: 0,
+            walk: usize::MAX,
+        }
     }
 
     /// The elements of an array of numbers.
@@ -203,7 +221,7 @@ fn scalar<'a>(cursor: &mut Cursor<'a>, type_id: u32, depth: usize) -> Result<Val
         });
     }
     match type_id {
-        8 => Ok(Value::Str(cursor.short_string(MAX_TEXT_BYTES, "a text value")?)),
+        8 => Ok(Value::Str(cursor.short_string(MAX_TEXT_BYTES, TEXT)?)),
         9 if depth < MAX_DEPTH => {
             let element = cursor.u32("the element type of an array")?;
             let count = cursor.u64("the length of an array")?;
@@ -226,7 +244,10 @@ fn scalar<'a>(cursor: &mut Cursor<'a>, type_id: u32, depth: usize) -> Result<Val
                         cursor.malformed(at, reason)
                     })?;
                     for _ in 0..len {
-                        scalar(cursor, element, depth + 1)?;
+                        match element {
+                            8 => cursor.walk_string(MAX_TEXT_BYTES, TEXT)?,
+                            _ => scalar(cursor, element, depth + 1).map(drop)?,
+                        }
                     }
                 }
             }

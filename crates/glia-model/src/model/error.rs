@@ -134,6 +134,12 @@ impl ModelError {
 
     /// Whether a cancelled step is behind this.
     pub fn is_cancelled(&self) -> bool {
+        // Between steps it is the executor that sees it.
+        match self {
+            ModelError::Exec(ExecError::Cancelled) => return true,
+            ModelError::InFile { source, .. } => return source.is_cancelled(),
+            _ => {}
+        }
         let mut error: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(e) = error {
             if matches!(e.downcast_ref::<BackendError>(), Some(b) if matches!(b.root(), BackendError::Cancelled)) {

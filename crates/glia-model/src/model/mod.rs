@@ -9,9 +9,11 @@ mod options;
 mod session;
 mod source;
 mod text;
+mod times;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use glia_core::Backend;
 use glia_ir::{ExecConfig, Graph, GraphExecutor, Plan};
@@ -23,6 +25,7 @@ pub use error::ModelError;
 pub use file::ModelFile;
 pub use options::Options;
 pub use session::{ModelSession, WantedRows};
+pub use times::LoadTimes;
 
 use crate::generate::{GenerateParams, Generation};
 use crate::sample::SampleParams;
@@ -45,6 +48,7 @@ pub struct Model {
     max_context: usize,
     n_vocab: usize,
     sampling: SampleParams,
+    times: LoadTimes,
 }
 
 impl Model {
@@ -89,6 +93,7 @@ impl Model {
     /// # Errors
     /// [`ModelError`].
     pub fn load(file: ModelFile, options: Options) -> Result<Model, ModelError> {
+        let start = Instant::now();
         let backends = match options.backends.clone() {
             Some(backends) => backends,
             None => default_backends()?,
@@ -96,14 +101,15 @@ impl Model {
         // A weight that is missing is told of before the memory that a file's claims would take.
         let graph = file.graph()?;
         let max_context = file.max_context(&options)?;
-        let (tokenizer, executor) = std::thread::scope(|scope| {
-            let tokenizer = scope.spawn(|| file.tokenizer(&options));
-            let executor = executor(&file, graph, &options, backends, max_context);
+        let ((tokenizer, vocabulary), (executor, packing)) = std::thread::scope(|scope| {
+            let tokenizer = scope.spawn(|| times::timed(|| file.tokenizer(&options)));
+            let executor = times::timed(|| executor(&file, graph, &options, backends, max_context));
             let tokenizer = tokenizer
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (tokenizer, executor)
         });
+        // Of two errors the tokenizer's is told, whichever came first.
         let (tokenizer, executor) = (tokenizer?, executor?);
         let template = match file.chat_template(&tokenizer) {
             Err(ModelError::InFile { file, source }) => Some(Err((file, source))),
@@ -119,7 +125,17 @@ impl Model {
             max_context,
             n_vocab: file.spec().vocab,
             sampling: file.generation_config().sample.clone(),
+            times: LoadTimes {
+                vocabulary,
+                packing,
+                total: start.elapsed(),
+            },
         })
+    }
+
+    /// How long opening took, the reading of the file's header by [`ModelFile::open`] not counted.
+    pub fn load_times(&self) -> LoadTimes {
+        self.times
     }
 
     /// The tokenizer.

@@ -1,7 +1,7 @@
-//! One sequence of a model: feeds ids, gives logits.
+//! Sequences of a model: feed ids, one sequence or several at once, and get logits.
 
 use glia_core::{CancelToken, Tensor};
-use glia_ir::{ExecError, RunOptions, Session};
+use glia_ir::{ExecError, Outputs, RunOptions, Session};
 
 use super::{Model, ModelError};
 
@@ -44,19 +44,8 @@ impl<'m> ModelSession<'m> {
         wanted: &WantedRows,
         cancel: Option<&CancelToken>,
     ) -> Result<Tensor, ModelError> {
-        // Ids beyond i32 are beyond any vocabulary: the embedding names them.
-        let ids: Vec<i32> = ids.iter().map(|&id| i32::try_from(id).unwrap_or(i32::MAX)).collect();
-        let input = Tensor::from_i32([ids.len()], &ids)?;
-        let mut options = RunOptions::default().with_wanted_rows(wanted.clone());
-        if let Some(cancel) = cancel {
-            options = options.with_cancel(cancel.clone());
-        }
-        let ran = self.session.run_with(&[("input_ids", input)], &options);
-        let mut outputs = ran.map_err(|e| match e {
-            ExecError::NonFinite { .. } => ModelError::in_file(self.model.path.clone(), e.into()),
-            e => e.into(),
-        })?;
-        Ok(outputs.take("logits").expect("the decoder's graph declares `logits`"))
+        let ran = self.session.run_with(&[input(ids)?], &run_options(wanted, cancel));
+        Ok(logits(ran.map_err(|e| self.model.run_error(e))?))
     }
 
     /// Shortens the sequence; returns the length reached, at most `len`.
@@ -79,4 +68,83 @@ impl<'m> ModelSession<'m> {
     pub fn reset(&mut self) {
         self.session.reset();
     }
+}
+
+impl Model {
+    /// Runs each session's ids, of several sequences, in one step; returns the logits `[wanted, vocab]`, F32, of each. The
+    /// weights are read once for all of them, and every sequence gets the bits that it gets alone. `wanted` counts rows of
+    /// each sequence's own ids. Ids that do not fit in a step ([`Options::max_step_tokens`](super::Options)) run in
+    /// several.
+    ///
+    /// ```
+    /// # #[cfg(all(feature = "cpu", feature = "demo"))] {
+    /// use glia_model::{Model, WantedRows};
+    ///
+    /// let model = Model::open_demo()?;
+    /// let (mut romeo, mut juliet) = (model.session()?, model.session()?);
+    /// let mut batch = [(&mut romeo, &[3, 5, 8][..]), (&mut juliet, &[13])];
+    /// let logits = model.feed_batch(&mut batch, &WantedRows::Last)?;
+    /// assert_eq!((logits.len(), romeo.pos(), juliet.pos()), (2, 3, 1));
+    /// # }
+    /// # Ok::<(), glia_model::ModelError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ModelError`], also when a session is of another model; all sessions are then as before.
+    pub fn feed_batch(
+        &self,
+        batch: &mut [(&mut ModelSession<'_>, &[u32])],
+        wanted: &WantedRows,
+    ) -> Result<Vec<Tensor>, ModelError> {
+        self.feed_batch_with(batch, wanted, None)
+    }
+
+    /// As [`Model::feed_batch`], with a token that can cancel it.
+    ///
+    /// # Errors
+    /// As [`Model::feed_batch`].
+    pub fn feed_batch_with(
+        &self,
+        batch: &mut [(&mut ModelSession<'_>, &[u32])],
+        wanted: &WantedRows,
+        cancel: Option<&CancelToken>,
+    ) -> Result<Vec<Tensor>, ModelError> {
+        let inputs: Vec<_> = batch
+            .iter()
+            .map(|(_, ids)| Ok([input(ids)?]))
+            .collect::<Result<_, ModelError>>()?;
+        let mut runs: Vec<(&mut Session, &[(&str, Tensor)])> = batch
+            .iter_mut()
+            .zip(&inputs)
+            .map(|((session, _), input)| (&mut session.session, &input[..]))
+            .collect();
+        let ran = self.executor.run_batch_with(&mut runs, &run_options(wanted, cancel));
+        let outputs = ran.map_err(|e| self.run_error(e))?;
+        Ok(outputs.into_iter().map(logits).collect())
+    }
+
+    fn run_error(&self, error: ExecError) -> ModelError {
+        match error {
+            ExecError::NonFinite { .. } => ModelError::in_file(self.path.clone(), error.into()),
+            error => error.into(),
+        }
+    }
+}
+
+fn input(ids: &[u32]) -> Result<(&'static str, Tensor), ModelError> {
+    // Ids beyond i32 are beyond any vocabulary: the embedding names them.
+    let ids: Vec<i32> = ids.iter().map(|&id| i32::try_from(id).unwrap_or(i32::MAX)).collect();
+    Ok(("input_ids", Tensor::from_i32([ids.len()], &ids)?))
+}
+
+fn run_options(wanted: &WantedRows, cancel: Option<&CancelToken>) -> RunOptions {
+    let options = RunOptions::default().with_wanted_rows(wanted.clone());
+    match cancel {
+        Some(cancel) => options.with_cancel(cancel.clone()),
+        None => options,
+    }
+}
+
+fn logits(mut outputs: Outputs) -> Tensor {
+    outputs.take("logits").expect("the decoder's graph declares `logits`")
 }

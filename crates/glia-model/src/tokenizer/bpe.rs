@@ -7,7 +7,7 @@ use super::pre::PreTokenizer;
 use super::split::Splitter;
 use super::strings::StringList;
 use super::vocab::{TokenKind, Vocab};
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 /// Merge rules and pre-tokenizer.
 #[derive(Debug)]

@@ -31,9 +31,14 @@ fn build() -> [char; 256] {
     table
 }
 
-/// The bytes of a token's text; none when a character is outside the alphabet.
-pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
-    text.chars().map(char_to_byte).collect()
+/// Appends the bytes of a token's text; false when a character is outside the alphabet.
+pub(crate) fn decode(text: &str, out: &mut Vec<u8>) -> bool {
+    text.chars()
+        .try_for_each(|c| {
+            out.push(char_to_byte(c)?);
+            Some(())
+        })
+        .is_some()
 }
 
 #[cfg(test)]

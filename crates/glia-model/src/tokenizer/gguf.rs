@@ -309,9 +309,12 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
     };
     let special_tokens = SpecialTokens::new(&special)?;
 
-    let mut pieces = StringList::new();
-    for (id, text) in vocab.table.iter().enumerate() {
-        pieces.push(&piece(text, vocab.kinds[id], byte_alphabet));
+    // A piece has at most the bytes of its token.
+    let mut pieces = StringList::with_capacity(n, vocab.table.list().n_bytes());
+    let mut buffer = Vec::new();
+    for (text, kind) in vocab.table.iter().zip(&vocab.kinds) {
+        buffer.clear();
+        pieces.push(piece(text, *kind, byte_alphabet, &mut buffer));
     }
     let control: Vec<bool> = vocab
         .kinds
@@ -377,15 +380,26 @@ fn need_no_merges(vocab: &Vocab) -> Result<()> {
     }
 }
 
-/// The bytes that a token adds to a text.
-fn piece(text: &[u8], kind: TokenKind, byte_alphabet: bool) -> Vec<u8> {
+/// The bytes that a token adds to a text; `buffer`, which is empty, holds them where the token does not.
+fn piece<'a>(text: &'a [u8], kind: TokenKind, byte_alphabet: bool, buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    /// First byte of the blank `\u{2581}`: most tokens lack it.
+    const BLANK: u8 = 0xe2;
     match kind {
-        TokenKind::Byte => byte_token_value(text).map_or_else(|| text.to_vec(), |b| vec![b]),
-        TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => text.to_vec(),
+        TokenKind::Byte => match byte_token_value(text) {
+            Some(b) => buffer.push(b),
+            None => return text,
+        },
+        TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => return text,
+        _ if !byte_alphabet && !text.contains(&BLANK) => return text,
         _ => match std::str::from_utf8(text) {
-            Err(_) => text.to_vec(),
-            Ok(text) if byte_alphabet => bytemap::decode(text).unwrap_or_else(|| text.into()),
-            Ok(text) => text.replace('\u{2581}', " ").into_bytes(),
+            Err(_) => return text,
+            Ok(plain) if byte_alphabet => {
+                if !bytemap::decode(plain, buffer) {
+                    return text;
+                }
+            }
+            Ok(plain) => buffer.extend_from_slice(plain.replace('\u{2581}', " ").as_bytes()),
         },
     }
+    buffer
 }

@@ -46,7 +46,7 @@ impl Reader<'_> {
             fits.then_some(x as u32)
                 .ok_or_else(|| TokenizerError::vocab(format!("{PREFIX}{key}"), format!("{x} is no token id")))
         };
-        self.numbers(&key)?.into_iter().map(id).collect()
+        self.numbers(&key, id)?.into_iter().collect()
     }
 
     fn flag(&self, key: &str) -> Result<Option<bool>> {
@@ -59,16 +59,22 @@ impl Reader<'_> {
         };
         let not_texts = || TokenizerError::vocab(format!("{PREFIX}{key}"), "is not an array of strings");
         self.check_len(key, array.len())?;
-        Ok(array.strs().ok_or_else(not_texts)?.collect())
+        // Each text has its length before it, of 8 bytes.
+        let n_bytes = array.size_bytes().saturating_sub(array.len().saturating_mul(8));
+        let mut list = StringList::with_capacity(array.len(), n_bytes);
+        array.texts().ok_or_else(not_texts)?.for_each(|text| list.push(text));
+        Ok(list)
     }
 
-    fn numbers(&self, key: &str) -> Result<Vec<f64>> {
+    fn numbers<T>(&self, key: &str, to: impl Fn(f64) -> T) -> Result<Vec<T>> {
         let Some(array) = self.field(key, self.0.opt_array(&format!("{PREFIX}{key}")))? else {
             return Ok(Vec::new());
         };
         let not_numbers = || TokenizerError::vocab(format!("{PREFIX}{key}"), "is not an array of numbers");
         self.check_len(key, array.len())?;
-        Ok(array.numbers().ok_or_else(not_numbers)?.collect())
+        let mut list = Vec::with_capacity(array.len());
+        list.extend(array.numbers().ok_or_else(not_numbers)?.map(to));
+        Ok(list)
     }
 
     fn check_len(&self, key: &str, len: usize) -> Result<()> {
@@ -98,8 +104,8 @@ impl GgufVocab {
             model,
             pre: r.text("pre")?,
             tokens: r.texts("tokens")?,
-            scores: r.numbers("scores")?.into_iter().map(|s| s as f32).collect(),
-            token_types: r.numbers("token_type")?.into_iter().map(|t| t as i32).collect(),
+            scores: r.numbers("scores", |s| s as f32)?,
+            token_types: r.numbers("token_type", |t| t as i32)?,
             merges: r.texts("merges")?,
             bos: r.id("bos")?,
             eos: r.id("eos")?,
@@ -116,11 +122,7 @@ impl GgufVocab {
             add_sep: r.flag("add_sep_token")?,
             add_space_prefix: r.flag("add_space_prefix")?,
             remove_extra_whitespaces: r.flag("remove_extra_whitespaces")?,
-            precompiled_charsmap: r
-                .numbers("precompiled_charsmap")?
-                .into_iter()
-                .map(|b| (b as i64 & 0xff) as u8)
-                .collect(),
+            precompiled_charsmap: r.numbers("precompiled_charsmap", |b| (b as i64 & 0xff) as u8)?,
             lowercase: r.flag("normalizer.lowercase")?,
             strip_accents: r.flag("normalizer.strip_accents")?,
             model_name: name,

@@ -230,7 +230,13 @@ impl Style {
 
     fn piece(self, text: &str) -> Vec<u8> {
         match self {
-            Self::ByteAlphabet => bytemap::decode(text).unwrap_or_else(|| text.into()),
+            Self::ByteAlphabet => {
+                let mut bytes = Vec::with_capacity(text.len());
+                match bytemap::decode(text, &mut bytes) {
+                    true => bytes,
+                    false => text.into(),
+                }
+            }
             Self::Meta { bytes: true, .. } if byte_token_value(text.as_bytes()).is_some() => {
                 byte_token_value(text.as_bytes()).into_iter().collect()
             }

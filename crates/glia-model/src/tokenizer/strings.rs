@@ -1,6 +1,8 @@
 //! Many short byte strings in one allocation, and a table that finds them: the memory form of a vocabulary.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
 
 /// A list of byte strings stored end to end.
 #[derive(Clone, Debug, Default)]
@@ -15,10 +17,23 @@ impl StringList {
         Self::default()
     }
 
+    /// An empty list with room for so many strings, and for so many bytes of them.
+    pub fn with_capacity(n_strings: usize, n_bytes: usize) -> Self {
+        Self {
+            bytes: Vec::with_capacity(n_bytes),
+            ends: Vec::with_capacity(n_strings),
+        }
+    }
+
     /// Adds a string at the end.
     pub fn push(&mut self, s: &[u8]) {
         self.bytes.extend_from_slice(s);
         self.ends.push(self.bytes.len());
+    }
+
+    /// Bytes of all strings.
+    pub(crate) fn n_bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Number of strings.
@@ -59,7 +74,8 @@ const FREE: u32 = u32::MAX;
 
 /// A [`StringList`] with lookup by content. Ids are positions in the list.
 ///
-/// The hash is keyed at random, so a crafted vocabulary cannot make lookups slow.
+/// The hash is keyed at random, so a crafted vocabulary cannot make lookups slow. It is a light hash:
+/// a vocabulary of a quarter of a million tokens is indexed before anything can be answered.
 #[derive(Clone, Debug)]
 pub(crate) struct StringTable {
     list: StringList,
@@ -74,7 +90,7 @@ impl StringTable {
         let mut table = Self {
             list: StringList::new(),
             slots: vec![FREE; n_slots],
-            hasher: RandomState::new(),
+            hasher: RandomState::default(),
         };
         for (i, s) in list.iter().enumerate() {
             let mut slot = table.first_slot(s);
@@ -108,6 +124,11 @@ impl StringTable {
             }
             slot = (slot + 1) & (self.slots.len() - 1);
         }
+    }
+
+    /// All strings, in order of id.
+    pub(crate) fn list(&self) -> &StringList {
+        &self.list
     }
 
     /// The string with an id.

@@ -1,6 +1,9 @@
 //! Tiles of the cache that are read as they are stored, for several query rows at once, where the machine has AVX-512.
 //! The bits are those of [`add_tile`](super::tile::add_tile).
 
+// Only the part for x86-64 uses everything.
+#![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports))]
+
 use super::tile::{Rows, Visible, weigh_row};
 use super::{Piece, Source};
 use crate::kernel::StepCx;

@@ -26,6 +26,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The weighted sums from row `i` on, and how far apart those of two rows are.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub fn sums(&mut self, i: usize) -> (&mut [f32], usize) {
         (&mut self.data[i * self.width + 2..], self.width)
     }
@@ -103,6 +104,7 @@ leveled! {
 
 leveled! {
     /// Inner products of a tile become weights: see [`weigh`].
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub(super) fn weigh_row(
         scale_and_cap: (f32, Option<f32>),
         mask: Option<&[f32]>,

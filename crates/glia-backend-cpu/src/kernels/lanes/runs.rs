@@ -1,0 +1,97 @@
+//! Products over runs, over [`Lanes`]: exact integer dots, then fused multiply-adds in order of k.
+
+use super::{BITS_8, F32, Lanes};
+use crate::kernels::int8::ACT_BLOCK;
+use crate::kernels::runs::{Act, Kind, OFFSET, Run};
+
+/// Rows that share the codes in registers.
+const ROWS: usize = 4;
+
+const _: () = assert!(OFFSET == 128, "what eight bits mean to `Lanes::dots`");
+
+/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+///
+/// # Panics
+/// When `acts` is too short for the rows.
+#[inline(always)]
+pub(in crate::kernels) unsafe fn add<L: Lanes>(
+    kind: Kind,
+    runs: &[Run],
+    acts: &[u8],
+    row_bytes: usize,
+    sums: &mut [[f32; 16]],
+) {
+    let Some(last) = sums.len().checked_sub(1) else { return };
+    assert!(acts.len() >= last * row_bytes + runs.len() * ACT_BLOCK);
+    let mut row = 0;
+    while row < sums.len() {
+        let acts = &acts[row * row_bytes..];
+        let sums = &mut sums[row..];
+        // SAFETY: `acts` has a block for every run of as many rows as there are sums.
+        row += unsafe {
+            match sums.len() {
+                ROWS.. => rows::<L, ROWS>(kind, runs, acts, row_bytes, sums),
+                2.. => rows::<L, 2>(kind, runs, acts, row_bytes, sums),
+                _ => rows::<L, 1>(kind, runs, acts, row_bytes, sums),
+            }
+        };
+    }
+}
+
+/// `M` rows. Returns `M`.
+///
+/// # Safety
+/// As of [`add`]; `acts` must have a block for every run of `M` rows.
+#[inline(always)]
+unsafe fn rows<L: Lanes, const M: usize>(
+    kind: Kind,
+    runs: &[Run],
+    acts: &[u8],
+    row_bytes: usize,
+    sums: &mut [[f32; 16]],
+) -> usize {
+    // SAFETY: blocks lie within what the caller promised; the fields of a run are of 16 lanes each.
+    unsafe {
+        let load = |lanes: &[f32; 16]| L::load::<F32>(lanes.as_ptr().cast());
+        let mut acc = [L::zero(); M];
+        for r in 0..M {
+            acc[r] = load(&sums[r]);
+        }
+        for (b, run) in runs.iter().enumerate() {
+            let a = acts.as_ptr().add(b * ACT_BLOCK);
+            let dots = |half: usize| {
+                L::dots::<M, BITS_8>(run.codes.as_ptr().cast(), a, row_bytes, 36 + half * 4, half..half + 1)
+            };
+            let scale = |r: usize| a.add(r * row_bytes + 32).cast::<f32>().read_unaligned();
+            let (first, second) = (dots(0), dots(1));
+            let scales = load(&run.scales[0]);
+            if kind == Kind::One {
+                for r in 0..M {
+                    let both = L::numbers(L::plus(first[r], second[r]));
+                    acc[r] = L::fused(both, L::times(scales, scale(r)), acc[r]);
+                }
+                continue;
+            }
+            let others = load(&run.scales[1]);
+            for r in 0..M {
+                acc[r] = L::fused(L::numbers(first[r]), L::times(scales, scale(r)), acc[r]);
+                acc[r] = L::fused(L::numbers(second[r]), L::times(others, scale(r)), acc[r]);
+            }
+            if kind == Kind::TwoMins {
+                let (mins, others) = (load(&run.mins[0]), load(&run.mins[1]));
+                for r in 0..M {
+                    let act = Act::read(std::slice::from_raw_parts(a.add(r * row_bytes), ACT_BLOCK));
+                    acc[r] = L::fused_by(mins, act.sum(0), acc[r]);
+                    acc[r] = L::fused_by(others, act.sum(1), acc[r]);
+                }
+            }
+        }
+        for r in 0..M {
+            sums[r] = L::store(acc[r]);
+        }
+    }
+    M
+}

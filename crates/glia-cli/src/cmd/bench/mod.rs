@@ -1,0 +1,144 @@
+//! `glia bench`: prefill, decode and batched decode speed of a model on this machine.
+
+mod work;
+
+use std::io::Write;
+
+use glia_model::Model;
+
+use super::engine;
+use crate::args::BenchArgs;
+use crate::exit::CliError;
+use crate::ui;
+
+/// More sequences than this would only be a way to run out of memory.
+const MAX_BATCH: usize = 1024;
+
+/// A line of the table: its name and its work, done once.
+struct Test<'a> {
+    name: String,
+    once: Box<dyn Fn(&Model) -> Result<f64, CliError> + 'a>,
+}
+
+struct Row {
+    test: String,
+    rates: Vec<f64>,
+}
+
+/// Measures and prints a table.
+pub fn run(args: &BenchArgs) -> Result<(), CliError> {
+    check(args)?;
+    let model = engine::open_model(Some(&args.model), &args.engine, false, context(args)).map_err(|e| {
+        match e.is_of_context() {
+            true => e.with_help(
+                "here the context is the longest of --prefill, of --depth with --decode and of --batch-prompt with \
+                 --decode, and one",
+            ),
+            false => e,
+        }
+    })?;
+    let threads = engine::cpu(&args.engine)?.n_threads();
+    let mut rows = Vec::new();
+    let bar = ui::spinner("measuring");
+    for test in tests(args) {
+        // The first run touches the weights and grows the arena: it warms up and does not count.
+        (test.once)(&model)?;
+        let rates = (0..args.reps).map(|_| (test.once)(&model)).collect::<Result<_, _>>()?;
+        let test = test.name;
+        rows.push(Row { test, rates });
+    }
+    bar.finish_and_clear();
+    print(&mut rows, threads, args.json)
+}
+
+fn check(args: &BenchArgs) -> Result<(), CliError> {
+    let refuse = |reason: &str| Err(CliError::usage(reason));
+    if args.reps == 0 {
+        return refuse("--reps must be at least 1");
+    }
+    if args.batch.contains(&0) {
+        return refuse("--batch must be at least 1: it counts sequences");
+    }
+    if args.batch.iter().any(|&n| n > MAX_BATCH) {
+        return refuse(&format!("--batch must be at most {MAX_BATCH} sequences"));
+    }
+    if args.decode == 0 && !args.batch.is_empty() {
+        return refuse("--batch needs --decode above 0: it says how many tokens each sequence decodes");
+    }
+    if args.decode == 0 && args.prefill.iter().all(|&n| n == 0) {
+        return refuse("nothing to measure: give --prefill or --decode a number above 0");
+    }
+    Ok(())
+}
+
+/// Tokens that the longest sequence of any test has, and one.
+fn context(args: &BenchArgs) -> usize {
+    let most = |list: &[usize]| list.iter().copied().max().unwrap_or(0);
+    let batch_prompt = if args.batch.is_empty() { 0 } else { args.batch_prompt };
+    let deepest = most(&args.depth).max(batch_prompt).saturating_add(args.decode);
+    most(&args.prefill).max(deepest).max(1).saturating_add(1)
+}
+
+fn tests(args: &BenchArgs) -> Vec<Test<'_>> {
+    let mut tests: Vec<Test<'_>> = Vec::new();
+    let n = args.decode;
+    for &n in args.prefill.iter().filter(|&&n| n > 0) {
+        tests.push(Test {
+            name: format!("pp{n}"),
+            once: Box::new(move |model| work::prefill(model, n)),
+        });
+    }
+    for &depth in args.depth.iter().filter(|_| n > 0) {
+        tests.push(Test {
+            name: match depth {
+                0 => format!("tg{n}"),
+                _ => format!("tg{n} @ d{depth}"),
+            },
+            once: Box::new(move |model| work::decode(model, depth, n)),
+        });
+    }
+    for &n_seqs in &args.batch {
+        tests.push(Test {
+            name: format!("tg{n} x{n_seqs}"),
+            once: Box::new(move |model| work::batched(model, n_seqs, args.batch_prompt, n)),
+        });
+    }
+    tests
+}
+
+fn print(rows: &mut [Row], threads: usize, json: bool) -> Result<(), CliError> {
+    let mut out = ui::stdout();
+    let mut list = Vec::new();
+    if !json {
+        writeln!(
+            out,
+            "{:<14} {:>7} {:>10} {:>10} {:>10}",
+            "test", "threads", "tok/s", "min", "max"
+        )?;
+    }
+    for row in rows {
+        row.rates.sort_by(f64::total_cmp);
+        let (n, rates) = (row.rates.len(), &row.rates);
+        let median = if n % 2 == 1 {
+            rates[n / 2]
+        } else {
+            (rates[n / 2 - 1] + rates[n / 2]) / 2.0
+        };
+        let (min, max) = (rates[0], rates[n - 1]);
+        if json {
+            list.push(serde_json::json!({
+                "test": row.test, "threads": threads, "tok_per_s": median, "min": min, "max": max,
+            }));
+        } else {
+            writeln!(
+                out,
+                "{:<14} {threads:>7} {median:>10.2} {min:>10.2} {max:>10.2}",
+                row.test
+            )?;
+        }
+    }
+    if json {
+        writeln!(out, "{}", serde_json::Value::from(list))?;
+    }
+    Ok(out.finish()?)
+}
