@@ -11,7 +11,13 @@ use glia_core::{DType, Precision, Tensor};
 fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
     let values: Vec<f32> = (0..n * k).map(|i| ((i * 7919) % 2003) as f32 / 1001.0 - 1.0).collect();
     let mut bytes = vec![0u8; dtype.size_bytes(n * k).expect("whole blocks")];
-    quantize(dtype, &values, &mut bytes).expect("a dtype with an encoder");
+    match dtype {
+        // No encoder: blocks of arbitrary codes; scales and units as F16 far from the odd values.
+        DType::Q4_K | DType::Q5_K | DType::Q6_K => {
+            bytes.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 37 % 59) as u8);
+        }
+        _ => quantize(dtype, &values, &mut bytes).expect("a dtype with an encoder"),
+    }
     Tensor::from_bytes(dtype, [n, k], &bytes).expect("the right length")
 }
 
@@ -22,6 +28,8 @@ fn products(c: &mut Criterion) {
         DType::Q4_1,
         DType::Q5_0,
         DType::Q8_0,
+        DType::Q4_K,
+        DType::Q6_K,
         DType::F16,
         DType::F32,
     ] {
@@ -35,12 +43,10 @@ fn products(c: &mut Criterion) {
         group.bench_function("pack", |b| {
             b.iter(|| PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs"))
         });
-        for m in [1, 64] {
-            let row = packed.act_row_bytes();
-            let mut acts = vec![0u8; m * row];
-            for acts in acts.chunks_exact_mut(row) {
-                packed.prepare_row(&vec![0.5; k], acts);
-            }
+        for m in [1, 8, 16, 96] {
+            let x: Vec<f32> = (0..m * k).map(|i| ((i * 31) % 199) as f32 / 99.0 - 1.0).collect();
+            let mut acts = vec![0u8; m * packed.act_row_bytes()];
+            packed.prepare(&x, m, &mut acts);
             let mut out = vec![0f32; m * n];
             if m == 1 {
                 group.throughput(Throughput::Bytes(packed.size_bytes() as u64));

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::int8::ACT_BLOCK;
+use super::int8::{ACT_BLOCK, Panels};
 use crate::isa::Isa;
 use crate::simd::{Level, leveled};
 
@@ -43,9 +43,9 @@ pub(crate) const OFFSET: i32 = 128;
 /// Runs that are decoded at a time: 256 columns, the largest block of the file formats.
 pub(crate) const RUNS: usize = 8;
 /// Rows that share decoded runs; their sums stay on the stack.
-const ROWS: usize = 64;
+const ROWS: usize = 8 * Panels::ROWS;
 
-/// One tile of `k` columns for `m` rows prepared with two scales and [`OFFSET`]. `fill` decodes a range of at most
+/// One tile of `k` columns for `m` rows, in [`Panels`], prepared with two scales and [`OFFSET`]. `fill` decodes a range of at most
 /// [`RUNS`] runs, which begins at a multiple of that; lanes that it never writes are zero. `put` takes each row's 16
 /// results.
 pub(crate) fn tile(
@@ -67,8 +67,11 @@ pub(crate) fn tile(
             let range = from..n_runs.min(from + RUNS);
             let runs = &mut runs[..range.len()];
             fill(range, runs);
-            let acts = &acts[first * row_bytes + from * ACT_BLOCK..];
-            add(isa, kind, runs, acts, row_bytes, sums);
+            let panels = Panels::of(sums.len());
+            for rows in (0..panels.len()).map(|i| panels.rows(i)) {
+                let acts = &acts[(first + rows.start) * row_bytes + from * rows.len() * ACT_BLOCK..];
+                add(isa, kind, runs, acts, rows.len(), &mut sums[rows]);
+            }
         }
         for (row, sums) in sums.iter().enumerate() {
             put(first + row, sums);
@@ -103,37 +106,37 @@ leveled! {
     }
 }
 
-/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
-fn add(isa: Isa, kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+/// Adds the products of `runs` and as many prepared blocks of each row of a panel of `width` to the row's sums.
+fn add(isa: Isa, kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     match isa {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a matrix is packed only for an instruction set that this machine has.
-        Isa::Avx512Vnni => unsafe { super::avx512::runs::add(kind, runs, acts, row_bytes, sums) },
+        Isa::Avx512Vnni => unsafe { super::avx512::runs::add(kind, runs, acts, width, sums) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above.
-        Isa::Avx2 => unsafe { super::avx2::add_runs(kind, runs, acts, row_bytes, sums) },
+        Isa::Avx2 => unsafe { super::avx2::add_runs(kind, runs, acts, width, sums) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: as above; the machine has one of the two encodings.
         Isa::Avx2Vnni => unsafe {
             if is_x86_feature_detected!("avxvnni") {
-                super::avx2::add_runs_vnni(kind, runs, acts, row_bytes, sums);
+                super::avx2::add_runs_vnni(kind, runs, acts, width, sums);
             } else {
-                super::avx2::add_runs_vl(kind, runs, acts, row_bytes, sums);
+                super::avx2::add_runs_vl(kind, runs, acts, width, sums);
             }
         },
         #[cfg(target_arch = "aarch64")]
         // SAFETY: as above.
-        Isa::NeonDot => unsafe { super::neon::add_runs(kind, runs, acts, row_bytes, sums) },
+        Isa::NeonDot => unsafe { super::neon::add_runs(kind, runs, acts, width, sums) },
         #[cfg(target_arch = "aarch64")]
         // SAFETY: as above.
-        Isa::NeonI8mm => unsafe { super::neon::add_runs_i8mm(kind, runs, acts, row_bytes, sums) },
-        _ => add_plain(kind, runs, acts, row_bytes, sums),
+        Isa::NeonI8mm => unsafe { super::neon::add_runs_i8mm(kind, runs, acts, width, sums) },
+        _ => add_plain(kind, runs, acts, width, sums),
     }
 }
 
-fn add_plain(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+fn add_plain(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     for (row, acc) in sums.iter_mut().enumerate() {
-        let blocks = acts[row * row_bytes..].chunks_exact(ACT_BLOCK);
+        let blocks = acts[row * ACT_BLOCK..].chunks_exact(ACT_BLOCK).step_by(width);
         for (run, a) in runs.iter().zip(blocks) {
             let a = Act::read(a);
             let mut dots = a.starts.map(|s| [s; 16]);

@@ -9,6 +9,7 @@ use crate::arena::Chunk;
 use crate::error::invalid;
 use crate::kernel::{Kernel, Scratch, StepCx, Work, grown};
 use crate::kernels::dynamic;
+use crate::kernels::int8::Panels;
 use crate::pack::PackedMatrix;
 
 /// `x [.., k]` by `w [n, k]`, or batched `[.., m, k]` by `[.., n, k]`.
@@ -112,20 +113,24 @@ fn n_rows(cx: &StepCx<'_>, x: u32, k: usize) -> Result<usize, BackendError> {
 impl Kernel for Prepare {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
         let k = self.weights.k();
-        Ok(Work::split(
-            if k == 0 { 0 } else { n_rows(cx, self.x, k)? },
-            k,
-            cx.n_threads,
-        ))
+        let m = if k == 0 { 0 } else { n_rows(cx, self.x, k)? };
+        let panels = Panels::of(m).len();
+        Ok(Work::split(panels, k * m.min(Panels::ROWS), cx.n_threads))
     }
 
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {
         let (k, row_bytes) = (self.weights.k(), self.weights.act_row_bytes());
-        let items = chunk.items();
-        let x = &cx.values.read::<f32>(self.x)?[items.start * k..items.end * k];
-        let out: &mut [u8] = cx.values.write(chunk, self.out, row_bytes)?;
-        for (x, out) in x.chunks_exact(k).zip(out.chunks_exact_mut(row_bytes)) {
-            self.weights.prepare_row(x, out);
+        let panels = Panels::of(n_rows(cx, self.x, k)?);
+        let x = cx.values.read::<f32>(self.x)?;
+        for panel in chunk.items() {
+            let rows = panels.rows(panel);
+            let out: *mut u8 = cx
+                .values
+                .write_ptr(chunk, self.out, rows.start * row_bytes, rows.len() * row_bytes)?;
+            // SAFETY: in bounds by `write_ptr`; the rows of a panel belong to one item.
+            let out = unsafe { std::slice::from_raw_parts_mut(out, rows.len() * row_bytes) };
+            self.weights
+                .prepare_panel(&x[rows.start * k..rows.end * k], rows.len(), out);
         }
         Ok(())
     }
@@ -142,8 +147,8 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    /// Rows of a piece of work: enough to use a tile often, few enough to stay in cache.
-    const ROWS: usize = 64;
+    /// Rows of a piece of work: enough to use a tile often, few enough to stay in cache; whole panels.
+    const ROWS: usize = 8 * Panels::ROWS;
 
     /// Pieces along the rows and tiles of a piece.
     fn cut(&self, m: usize, n_threads: usize) -> (usize, usize) {

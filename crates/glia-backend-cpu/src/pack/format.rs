@@ -1,76 +1,207 @@
-//! Integer forms of quantised rows: unsigned codes, one or two scales and perhaps a minimum per 32 elements.
+//! Integer forms of quantised rows: unsigned codes, scales and perhaps minima per 32 elements.
 
 use glia_core::{DType, Precision};
 use half::f16;
 
 /// What the tiles of a quantised matrix hold: `value = scale * (code - offset) + min`.
+///
+/// A tile is a sequence of units of [`Format::unit_bytes`], each of [`Format::runs`] runs of 32 elements of 16 rows and a
+/// tail. A run is codes, then scales, then minima.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Stored bits of a code: 4 (nibbles), 5 (nibbles and a bit plane) or 8.
+    /// Stored bits of a code: 4 (nibbles), 5 (nibbles and a bit plane), 6 (nibbles and planes of two bits) or 8.
     pub bits: u8,
-    /// Whether each block has a minimum.
+    /// Whether there are minima.
     pub has_min: bool,
     /// Scales per 32 elements: 1 or 2.
     pub n_scales: usize,
+    /// How scales and minima are kept.
+    pub scales: Scales,
     /// Subtracted from each code.
     pub offset: i32,
     /// Activations are F32, and values exactly what the format defines.
     pub exact: bool,
-    /// Scales and minima are kept as F32 rather than F16: those of super-blocks are products, which F16 would round.
-    pub wide: bool,
+}
+
+/// How scales and minima are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scales {
+    /// As F16 in each run.
+    Half,
+    /// As signed bytes in each run, times an F16 for each row in the tail of a unit of 256: first that of the scales, then
+    /// that of the minima. The products are exact in F32.
+    Super,
 }
 
 impl Format {
     /// The integer form of a dtype; `None` where rows are decoded to f32 instead.
     pub(crate) fn of(dtype: DType, precision: Precision) -> Option<Format> {
-        let (bits, has_min, n_scales, offset) = match dtype {
-            DType::Q4_0 => (4, false, 1, 8),
-            DType::Q4_1 => (4, true, 1, 0),
-            DType::Q5_0 => (5, false, 1, 16),
-            DType::Q5_1 => (5, true, 1, 0),
-            DType::Q8_0 => (8, false, 1, 128),
-            DType::Q4_K => (4, true, 1, 0),
-            DType::Q5_K => (5, true, 1, 0),
-            DType::Q6_K => (8, false, 2, 32),
+        use Scales::{Half, Super};
+        let (bits, has_min, n_scales, scales, offset) = match dtype {
+            DType::Q4_0 => (4, false, 1, Half, 8),
+            DType::Q4_1 => (4, true, 1, Half, 0),
+            DType::Q5_0 => (5, false, 1, Half, 16),
+            DType::Q5_1 => (5, true, 1, Half, 0),
+            DType::Q8_0 => (8, false, 1, Half, 128),
+            DType::Q4_K => (4, true, 1, Super, 0),
+            DType::Q5_K => (5, true, 1, Super, 0),
+            DType::Q6_K => (6, false, 2, Super, 32),
             _ => return None,
         };
         Some(Format {
             bits,
             has_min,
             n_scales,
+            scales,
             offset,
             exact: precision == Precision::Exact,
-            wide: precision == Precision::Exact && dtype.block_elems() > 32,
         })
     }
 
-    /// Bytes of the codes of 16 rows x 32 elements.
+    /// Bytes of the codes of a run.
     pub(crate) const fn code_bytes(self) -> usize {
-        match self.bits {
-            4 => 256,
-            5 => 320,
-            _ => 512,
-        }
+        self.bits as usize * 64
     }
 
     /// Bytes of the scales, or of the minima, of 16 rows.
     const fn lane_bytes(self) -> usize {
-        if self.wide { 64 } else { 32 }
+        match self.scales {
+            Scales::Half => 32,
+            Scales::Super => 16,
+        }
     }
 
-    /// Where in a block the scales `s` begin.
+    /// Where in a run the scales `s` begin.
     pub(crate) const fn scale_at(self, s: usize) -> usize {
         self.code_bytes() + s * self.lane_bytes()
     }
 
-    /// Where in a block the minima begin, if there are any.
+    /// Where in a run the minima begin, if there are any.
     pub(crate) const fn min_at(self) -> usize {
         self.scale_at(self.n_scales)
     }
 
-    /// Bytes of one block of a tile: codes, then scales, then minima, 16 lanes each.
-    pub(crate) const fn block_bytes(self) -> usize {
+    /// Bytes of a run.
+    pub(crate) const fn run_bytes(self) -> usize {
         self.min_at() + if self.has_min { self.lane_bytes() } else { 0 }
+    }
+
+    /// Runs of a unit.
+    pub(crate) const fn runs(self) -> usize {
+        match self.scales {
+            Scales::Half => 1,
+            Scales::Super => 8,
+        }
+    }
+
+    /// Bytes of a unit: its runs and its tail.
+    pub(crate) const fn unit_bytes(self) -> usize {
+        let tail = match self.scales {
+            Scales::Half => 0,
+            Scales::Super => 32 << self.has_min as usize,
+        };
+        self.runs() * self.run_bytes() + tail
+    }
+
+    /// Bytes of a tile of `k` columns, a multiple of what a unit holds; `None` on overflow.
+    pub(crate) fn tile_bytes(self, k: usize) -> Option<usize> {
+        (k / (32 * self.runs())).checked_mul(self.unit_bytes())
+    }
+
+    /// What the accumulators of a block's halves begin with, given the sums of the activations' codes; the first is of
+    /// the whole block where there is one scale.
+    #[inline(always)]
+    pub(crate) const fn starts(self, first: i32, second: i32) -> [i32; 2] {
+        match self.n_scales {
+            2 => [-self.offset * first, -self.offset * second],
+            _ => [-self.offset * (first + second), 0],
+        }
+    }
+
+    /// Columns of a tile.
+    pub(crate) const fn columns(self, tile: &[u8]) -> usize {
+        tile.len() / self.unit_bytes() * self.runs() * 32
+    }
+}
+
+/// A run of a tile, for kernels that are not written for one machine.
+#[derive(Clone, Copy)]
+pub(crate) struct PackedRun<'a> {
+    format: Format,
+    run: &'a [u8],
+    tail: &'a [u8],
+}
+
+impl<'a> PackedRun<'a> {
+    /// The runs of a tile in order of k.
+    #[inline(always)]
+    pub(crate) fn of_tile(format: Format, tile: &'a [u8]) -> impl Iterator<Item = PackedRun<'a>> {
+        tile.chunks_exact(format.unit_bytes()).flat_map(move |unit| {
+            let (runs, tail) = unit.split_at(format.runs() * format.run_bytes());
+            let runs = runs.chunks_exact(format.run_bytes());
+            runs.map(move |run| PackedRun { format, run, tail })
+        })
+    }
+
+    /// Codes, scales and minima as they are stored.
+    #[inline(always)]
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.run
+    }
+
+    /// Scales `s` of the 16 rows.
+    #[inline(always)]
+    pub(crate) fn scales(&self, s: usize) -> [f32; 16] {
+        self.lanes(self.format.scale_at(s), 0)
+    }
+
+    /// Minima of the 16 rows.
+    #[inline(always)]
+    pub(crate) fn mins(&self) -> [f32; 16] {
+        self.lanes(self.format.min_at(), 32)
+    }
+
+    #[inline(always)]
+    fn lanes(&self, at: usize, unit_at: usize) -> [f32; 16] {
+        let halves = |b: &[u8]| -> [f32; 16] {
+            let halves = b[..32].as_chunks().0;
+            std::array::from_fn(|i| f16::from_le_bytes(halves[i]).to_f32())
+        };
+        match self.format.scales {
+            Scales::Half => halves(&self.run[at..]),
+            Scales::Super => {
+                let (steps, unit) = (&self.run[at..at + 16], halves(&self.tail[unit_at..]));
+                std::array::from_fn(|i| f32::from(steps[i] as i8) * unit[i])
+            }
+        }
+    }
+
+    /// Codes of group `g` (0 to 7): elements `4 g` to `4 g + 3` of each row, a word per row.
+    #[inline(always)]
+    pub(crate) fn words(&self, g: usize) -> [u32; 16] {
+        let w = self.run;
+        let sixteen = |at: usize| -> [u32; 16] {
+            let words = w[at..at + 64].as_chunks().0;
+            std::array::from_fn(|i| u32::from_le_bytes(words[i]))
+        };
+        if self.format.bits == 8 {
+            return sixteen(g * 64);
+        }
+        let mut codes = sixteen(g % 4 * 64).map(|word| word >> (g / 4 * 4) & 0x0f0f_0f0f);
+        if self.format.bits == 5 {
+            for (row, word) in codes.iter_mut().enumerate() {
+                let high = u32::from(w[256 + g * 8 + row / 2] >> (row % 2 * 4) & 15);
+                // The four bits, one per byte.
+                *word |= (high.wrapping_mul(0x0020_4081) & 0x0101_0101) << 4;
+            }
+        }
+        if self.format.bits == 6 {
+            let planes = sixteen(256 + g / 4 * 64);
+            for (word, plane) in codes.iter_mut().zip(planes) {
+                *word |= (plane >> (g % 4 * 2) & 0x0303_0303) << 4;
+            }
+        }
+        codes
     }
 }
 
@@ -78,20 +209,27 @@ impl Format {
 #[derive(Clone, Copy)]
 pub(super) struct Block32 {
     pub codes: [u8; 32],
-    pub scales: [f32; 2],
-    pub min: f32,
+    pub scales: [f16; 2],
+    pub min: f16,
+    /// Instead of scales and minimum, what they are multiples of (see [`Scales::Super`]): first of the scales.
+    pub units: [f16; 2],
+    pub steps: [i8; 2],
+    pub min_step: i8,
 }
 
 impl Block32 {
     pub(super) const ZERO: Block32 = Block32 {
         codes: [0; 32],
-        scales: [0.0; 2],
-        min: 0.0,
+        scales: [f16::ZERO; 2],
+        min: f16::ZERO,
+        units: [f16::ZERO; 2],
+        steps: [0; 2],
+        min_step: 0,
     };
 }
 
-fn half_at(b: &[u8], at: usize) -> f32 {
-    f16::from_le_bytes([b[at], b[at + 1]]).to_f32()
+fn half_at(b: &[u8], at: usize) -> f16 {
+    f16::from_le_bytes([b[at], b[at + 1]])
 }
 
 fn split_nibbles(q: &[u8], codes: &mut [u8; 32]) {
@@ -149,13 +287,14 @@ pub(super) fn unpack(dtype: DType, b: &[u8], out: &mut [Block32]) {
 }
 
 fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
-    let (d, dmin) = (half_at(b, 0), half_at(b, 2));
+    let units = [half_at(b, 0), -half_at(b, 2)];
     let five = dtype == DType::Q5_K;
     let q = if five { &b[48..] } else { &b[16..] };
     for (j, o) in out.iter_mut().enumerate().take(8) {
         let (sc, m) = scale_min(&b[4..16], j);
-        o.scales = [d * f32::from(sc); 2];
-        o.min = -(dmin * f32::from(m));
+        o.units = units;
+        o.steps = [sc as i8; 2];
+        o.min_step = m as i8;
         for i in 0..32 {
             let high = if five { (b[16 + i] >> j & 1) << 4 } else { 0 };
             o.codes[i] = (q[j / 2 * 32 + i] >> (j % 2 * 4) & 15) | high;
@@ -164,7 +303,7 @@ fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
 }
 
 fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
-    let d = half_at(b, 208);
+    let units = [half_at(b, 208), f16::ZERO];
     for (j, o) in out.iter_mut().enumerate().take(8) {
         let (half, part) = (j / 4, j % 4);
         for i in 0..32 {
@@ -172,50 +311,56 @@ fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
             let high = b[128 + half * 32 + i] >> (part * 2) & 3;
             o.codes[i] = low | high << 4;
         }
-        o.scales = [0, 1].map(|s| d * f32::from(b[192 + j * 2 + s] as i8));
-        o.min = 0.0;
+        o.units = units;
+        o.steps = [0, 1].map(|s| b[192 + j * 2 + s] as i8);
     }
 }
 
-/// Stores row `row` (0 to 15) of a tile's block.
-pub(super) fn store(format: Format, row: usize, b: &Block32, tile: &mut [u8]) {
-    let word = |g: usize| {
-        u32::from_le_bytes([
-            b.codes[g * 4],
-            b.codes[g * 4 + 1],
-            b.codes[g * 4 + 2],
-            b.codes[g * 4 + 3],
-        ])
-    };
-    const LOW: u32 = 0x0f0f_0f0f;
-    if format.bits == 8 {
-        for g in 0..8 {
-            tile[g * 64 + row * 4..][..4].copy_from_slice(&word(g).to_le_bytes());
+/// Stores row `row` (0 to 15) of run `index` of a unit.
+pub(super) fn store(format: Format, row: usize, index: usize, b: &Block32, unit: &mut [u8]) {
+    let (runs, tail) = unit.split_at_mut(format.runs() * format.run_bytes());
+    let run = &mut runs[index * format.run_bytes()..][..format.run_bytes()];
+    store_codes(format, row, &b.codes, run);
+    let n_mins = usize::from(format.has_min);
+    match format.scales {
+        Scales::Half => {
+            let mut put = |at: usize, value: f16| run[at + row * 2..][..2].copy_from_slice(&value.to_le_bytes());
+            (0..format.n_scales).for_each(|s| put(format.scale_at(s), b.scales[s]));
+            (0..n_mins).for_each(|_| put(format.min_at(), b.min));
         }
-    } else {
-        for g in 0..4 {
-            let pair = word(g) & LOW | (word(g + 4) & LOW) << 4;
-            tile[g * 64 + row * 4..][..4].copy_from_slice(&pair.to_le_bytes());
+        Scales::Super => {
+            (0..format.n_scales).for_each(|s| run[format.scale_at(s) + row] = b.steps[s] as u8);
+            (0..n_mins).for_each(|_| run[format.min_at() + row] = b.min_step as u8);
+            for (unit, out) in b.units.iter().zip(tail.chunks_exact_mut(32)) {
+                out[row * 2..][..2].copy_from_slice(&unit.to_le_bytes());
+            }
+        }
+    }
+}
+
+fn store_codes(format: Format, row: usize, codes: &[u8; 32], run: &mut [u8]) {
+    const LOW: u32 = 0x0f0f_0f0f;
+    let words: [u32; 8] = std::array::from_fn(|g| {
+        let four = codes[g * 4..].first_chunk().copied().unwrap_or_default();
+        u32::from_le_bytes(four)
+    });
+    let mut put = |at: usize, word: u32| run[at + row * 4..][..4].copy_from_slice(&word.to_le_bytes());
+    if format.bits == 8 {
+        (0..8).for_each(|g| put(g * 64, words[g]));
+        return;
+    }
+    (0..4).for_each(|g| put(g * 64, words[g] & LOW | (words[g + 4] & LOW) << 4));
+    if format.bits == 6 {
+        for plane in 0..2 {
+            let pairs = (0..4).map(|i| (words[plane * 4 + i] >> 4 & 0x0303_0303) << (i * 2));
+            put(256 + plane * 64, pairs.fold(0, |all, pair| all | pair));
         }
     }
     if format.bits == 5 {
-        for g in 0..8 {
+        for (g, word) in words.iter().enumerate() {
             // The fifth bits of four codes, side by side: multiplying gathers them in the top byte.
-            let high = (word(g) >> 4 & 0x0101_0101).wrapping_mul(0x1020_4080) >> 28;
-            tile[256 + g * 8 + row / 2] |= (high as u8) << (row % 2 * 4);
+            let high = (word >> 4 & 0x0101_0101).wrapping_mul(0x1020_4080) >> 28;
+            run[256 + g * 8 + row / 2] |= (high as u8) << (row % 2 * 4);
         }
-    }
-    let mut put = |at: usize, value: f32| {
-        if format.wide {
-            tile[at + row * 4..][..4].copy_from_slice(&value.to_le_bytes());
-        } else {
-            tile[at + row * 2..][..2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
-        }
-    };
-    for s in 0..format.n_scales {
-        put(format.scale_at(s), b.scales[s]);
-    }
-    if format.has_min {
-        put(format.min_at(), b.min);
     }
 }

@@ -15,10 +15,11 @@ use glia_core::{BackendError, Precision, Tensor};
 
 pub(crate) use self::all::pack_all;
 use self::coded::Source;
-pub(crate) use self::format::Format;
+pub(crate) use self::format::{Format, PackedRun, Scales};
 use self::plan::{Form, Plan};
 use self::region::PackedBytes;
 use crate::isa::Isa;
+use crate::kernels::int8::Panels;
 use crate::kernels::runs::{RUNS, Run};
 use crate::kernels::{exact, float, int8, runs};
 use crate::simd::Level;
@@ -148,24 +149,35 @@ impl PackedMatrix {
         }
     }
 
-    /// Prepares one row: the same bytes on every instruction set.
+    /// Prepares `m` rows: the same bytes on every instruction set.
     ///
     /// # Panics
-    /// When `x` is not `k` long or `out` not [`Self::act_row_bytes`].
-    pub fn prepare_row(&self, x: &[f32], out: &mut [u8]) {
+    /// When `x` is not `m` rows of `k`, or `out` not as many of [`Self::act_row_bytes`].
+    pub fn prepare(&self, x: &[f32], m: usize, out: &mut [u8]) {
+        let sizes = (m.checked_mul(self.plan.k), m.checked_mul(self.act_row_bytes()));
         assert_eq!(
-            (x.len(), out.len()),
-            (self.plan.k, self.act_row_bytes()),
-            "lengths of a row and its prepared form"
+            sizes,
+            (Some(x.len()), Some(out.len())),
+            "lengths of rows and their prepared form"
         );
+        let panels = Panels::of(m);
+        for rows in (0..panels.len()).map(|i| panels.rows(i)) {
+            let (k, size) = (self.plan.k, self.act_row_bytes());
+            let x = &x[rows.start * k..rows.end * k];
+            self.prepare_panel(x, rows.len(), &mut out[rows.start * size..rows.end * size]);
+        }
+    }
+
+    /// Prepares the rows of one of the [`Panels`].
+    pub(crate) fn prepare_panel(&self, x: &[f32], rows: usize, out: &mut [u8]) {
         match self.plan.form {
-            Form::Int(format) if !format.exact => int8::quantize_row(self.isa, x, format, out),
-            Form::Coded { exact: false, .. } => int8::quantize_row(self.isa, x, coded::ACTS, out),
+            Form::Int(format) if !format.exact => int8::quantize_panel(self.isa, x, rows, format, out),
+            Form::Coded { exact: false, .. } => int8::quantize_panel(self.isa, x, rows, coded::ACTS, out),
             _ => out.copy_from_slice(bytemuck::cast_slice(x)),
         }
     }
 
-    /// Columns of `tiles` for `m` prepared rows, to `out[row * out_stride + column]`, plus `bias[column]`.
+    /// Columns of `tiles` for `m` rows as [`Self::prepare`] leaves them, to `out[row * out_stride + column]`, plus `bias[column]`.
     ///
     /// # Safety
     /// `out` must be valid for writes of every column of `tiles` (below [`Self::n`]) of `m` rows, and nobody else may
@@ -200,7 +212,12 @@ impl PackedMatrix {
             }
             // SAFETY: `row < m` and `first + cols <= n`: elements that the caller gave us.
             unsafe {
-                std::ptr::copy_nonoverlapping(values.as_ptr(), out.add(row * out_stride + first), cols);
+                let out = out.add(row * out_stride + first);
+                match cols {
+                    // A length that the compiler knows is one store.
+                    Self::TILE => std::ptr::copy_nonoverlapping(values.as_ptr(), out, Self::TILE),
+                    _ => std::ptr::copy_nonoverlapping(values.as_ptr(), out, cols),
+                }
             }
         };
         self.run_tiles(acts, m, tiles, put);
@@ -248,17 +265,15 @@ impl PackedMatrix {
                 let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
                 float::tiles(self.isa, dtype, data, k, acts, m, &mut put);
             }
-            Form::Int(format) => {
+            Form::Int(format) if format.exact => {
                 for (data, tile) in data.chunks_exact(tile_bytes).zip(tiles) {
-                    if format.exact {
-                        let put = &mut |row: usize, values: &[f32; 16]| put(row, tile, values);
-                        exact::tile(Level::of(self.isa), format, data, acts, m, put);
-                        continue;
-                    }
-                    int8::tile(self.isa, format, data, acts, m, &mut |row, values| {
-                        put(row, tile, values)
-                    });
+                    let put = &mut |row: usize, values: &[f32; 16]| put(row, tile, values);
+                    exact::tile(Level::of(self.isa), format, data, acts, m, put);
                 }
+            }
+            Form::Int(format) => {
+                let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
+                int8::tiles(self.isa, format, (data, tile_bytes), acts, m, &mut put);
             }
             Form::Coded { kind, exact } => {
                 let (level, dtype) = (Level::of(self.isa), self.plan.dtype);
@@ -321,14 +336,8 @@ impl PackedMatrix {
                 reason,
             });
         }
-        let row_bytes = self.act_row_bytes();
-        let mut acts = vec![0u8; m * row_bytes];
-        for row in 0..m {
-            self.prepare_row(
-                &x[row * self.plan.k..][..self.plan.k],
-                &mut acts[row * row_bytes..][..row_bytes],
-            );
-        }
+        let mut acts = vec![0u8; m * self.act_row_bytes()];
+        self.prepare(x, m, &mut acts);
         let mut out = vec![0f32; m * self.plan.n];
         // SAFETY: `out` holds `m` rows of `n` and is ours alone.
         unsafe { self.run(&acts, m, 0..self.n_tiles(), bias, out.as_mut_ptr(), self.plan.n) };

@@ -15,7 +15,7 @@ use crate::kernels::runs::Kind;
 pub(super) enum Form {
     /// F32, F16 or BF16 as `[tile][k][16]`.
     Float(DType),
-    /// Integer codes, as `[tile][k / 32]` blocks of [`Format::block_bytes`].
+    /// Integer codes, as tiles of units of [`Format::unit_bytes`].
     Int(Format),
     /// Codes that are decoded to bytes as they are used: blocks of 16 rows side by side, or the rows of the file.
     Coded { kind: Kind, exact: bool },
@@ -62,7 +62,7 @@ impl Plan {
             _ => Form::Rows,
         };
         let tile_bytes = match form {
-            Form::Int(format) => (k / 32).checked_mul(format.block_bytes()),
+            Form::Int(format) => format.tile_bytes(k),
             Form::Float(dtype) => k.checked_mul(PackedMatrix::TILE * dtype.block_bytes()),
             Form::Coded { .. } => (k / dtype.block_elems()).checked_mul(coded::block_bytes(dtype)),
             Form::Rows => Some(0),
@@ -136,14 +136,14 @@ impl Plan {
 
     fn fill_int(&self, format: Format, rows: &[u8], tile: &mut [u8]) {
         let (elems, size) = self.dtype.block();
-        let per = elems / 32;
         let mut blocks = [Block32::ZERO; 8];
+        // A block of the file is a unit.
+        debug_assert_eq!(elems / 32, format.runs());
         for (lane, row) in rows.chunks_exact(self.row_bytes).enumerate() {
-            let outs = tile.chunks_exact_mut(per * format.block_bytes());
-            for (raw, out) in row.chunks_exact(size).zip(outs) {
-                unpack(self.dtype, raw, &mut blocks[..per]);
-                for (block, out) in blocks.iter().zip(out.chunks_exact_mut(format.block_bytes())) {
-                    store(format, lane, block, out);
+            for (raw, unit) in row.chunks_exact(size).zip(tile.chunks_exact_mut(format.unit_bytes())) {
+                unpack(self.dtype, raw, &mut blocks[..format.runs()]);
+                for (index, block) in blocks[..format.runs()].iter().enumerate() {
+                    store(format, lane, index, block, unit);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-use crate::kernels::lanes::{BITS_4, BITS_5, BITS_8, F16, F32, Lanes};
+use crate::kernels::lanes::{BITS_4, BITS_5, BITS_6, BITS_8, F16, F32, Lanes};
 
 /// AVX2, FMA and F16C.
 pub(super) struct Plain;
@@ -26,7 +26,7 @@ unsafe fn codes<const CODES: u8>(w: *const u8, g: usize) -> Ints {
     // SAFETY: groups lie within the block.
     unsafe {
         let load = |at: usize| _mm256_loadu_si256(w.add(at).cast());
-        if CODES != BITS_4 && CODES != BITS_5 {
+        if CODES == BITS_8 {
             return [load(g * 64), load(g * 64 + 32)];
         }
         let mut codes = [load(g % 4 * 64), load(g % 4 * 64 + 32)];
@@ -38,6 +38,16 @@ unsafe fn codes<const CODES: u8>(w: *const u8, g: usize) -> Ints {
             if CODES == BITS_5 {
                 let bits = w.add(256 + g * 8 + half * 4).cast::<i32>().read_unaligned();
                 codes[half] = _mm256_or_si256(codes[half], fifth(bits));
+            }
+            if CODES == BITS_6 {
+                let plane = load(256 + g / 4 * 64 + half * 32);
+                let high = match g % 4 {
+                    0 => _mm256_slli_epi16::<4>(plane),
+                    1 => _mm256_slli_epi16::<2>(plane),
+                    2 => plane,
+                    _ => _mm256_srli_epi16::<2>(plane),
+                };
+                codes[half] = _mm256_or_si256(codes[half], _mm256_and_si256(high, _mm256_set1_epi8(0x30)));
             }
         }
         codes
@@ -182,6 +192,12 @@ macro_rules! floats {
         unsafe fn numbers(sums: Ints) -> Floats {
             // SAFETY: no memory is touched.
             unsafe { [_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])] }
+        }
+
+        #[inline(always)]
+        unsafe fn product(a: Floats, b: Floats) -> Floats {
+            // SAFETY: no memory is touched.
+            unsafe { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
         }
 
         #[inline(always)]

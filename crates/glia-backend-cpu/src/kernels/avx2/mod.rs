@@ -64,27 +64,21 @@ pub(in crate::kernels) fn float_tiles(
 
 /// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
 #[target_feature(enable = "avx2,fma,f16c")]
-pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.
-    unsafe { runs::add::<Plain>(kind, runs, acts, row_bytes, sums) }
+    unsafe { runs::add::<Plain>(kind, runs, acts, width, sums) }
 }
 
 /// [`add_runs`] with the dot products of AVX-512 VNNI.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vl,avx512vnni")]
-pub(in crate::kernels) fn add_runs_vl(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+pub(in crate::kernels) fn add_runs_vl(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.
-    unsafe { runs::add::<Avx512Vl>(kind, runs, acts, row_bytes, sums) }
+    unsafe { runs::add::<Avx512Vl>(kind, runs, acts, width, sums) }
 }
 
 /// [`add_runs`] with the dot products of AVX-VNNI.
 #[target_feature(enable = "avx2,fma,f16c,avxvnni")]
-pub(in crate::kernels) fn add_runs_vnni(
-    kind: Kind,
-    runs: &[Run],
-    acts: &[u8],
-    row_bytes: usize,
-    sums: &mut [[f32; 16]],
-) {
+pub(in crate::kernels) fn add_runs_vnni(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.
-    unsafe { runs::add::<AvxVnni>(kind, runs, acts, row_bytes, sums) }
+    unsafe { runs::add::<AvxVnni>(kind, runs, acts, width, sums) }
 }

@@ -5,31 +5,33 @@ use std::arch::x86_64::*;
 use crate::kernels::int8::ACT_BLOCK;
 use crate::kernels::runs::{Kind, MINUS_INVERSE, Run};
 
-/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
+/// Adds the products of `runs` and as many prepared blocks of each row of a panel of `width` to the row's
+/// sums.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-pub(in crate::kernels) fn add(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+pub(in crate::kernels) fn add(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     match kind {
-        Kind::One => rows::<1, false>(runs, acts, row_bytes, sums),
-        Kind::Two => rows::<2, false>(runs, acts, row_bytes, sums),
-        Kind::TwoMins => rows::<2, true>(runs, acts, row_bytes, sums),
+        Kind::One => rows::<1, false>(runs, acts, width, sums),
+        Kind::Two => rows::<2, false>(runs, acts, width, sums),
+        Kind::TwoMins => rows::<2, true>(runs, acts, width, sums),
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-fn rows<const SCALES: usize, const MINS: bool>(runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
-    let needed = sums.len().saturating_sub(1) * row_bytes + runs.len() * ACT_BLOCK;
+fn rows<const SCALES: usize, const MINS: bool>(runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
+    let needed = (runs.len().saturating_sub(1) * width + sums.len()) * ACT_BLOCK;
+    assert!(sums.len() <= width);
     assert!(acts.len() >= needed, "{} bytes of prepared rows", acts.len());
     let mut row = 0;
     while row < sums.len() {
-        let a = acts[row * row_bytes..].as_ptr();
+        let a = acts[row * ACT_BLOCK..].as_ptr();
         let sums = &mut sums[row..];
-        // SAFETY: from `a` on there are `sums.len()` rows of `runs.len()` blocks.
+        // SAFETY: from `a` on there are `runs.len()` blocks of each of the panel's rows that are left.
         row += unsafe {
             match sums.len() {
-                8.. => block::<8, SCALES, MINS>(runs, a, row_bytes, sums),
-                4..8 => block::<4, SCALES, MINS>(runs, a, row_bytes, sums),
-                2..4 => block::<2, SCALES, MINS>(runs, a, row_bytes, sums),
-                _ => block::<1, SCALES, MINS>(runs, a, row_bytes, sums),
+                8.. => block::<8, SCALES, MINS>(runs, a, width, sums),
+                4..8 => block::<4, SCALES, MINS>(runs, a, width, sums),
+                2..4 => block::<2, SCALES, MINS>(runs, a, width, sums),
+                _ => block::<1, SCALES, MINS>(runs, a, width, sums),
             }
         };
     }
@@ -38,12 +40,12 @@ fn rows<const SCALES: usize, const MINS: bool>(runs: &[Run], acts: &[u8], row_by
 /// `M` rows. Returns `M`.
 ///
 /// # Safety
-/// From `acts` on there must be `M` rows of `runs.len()` prepared blocks, `row_bytes` apart.
+/// From `acts` on there must be `runs.len()` prepared blocks of `M` rows of a panel of `width`.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
 unsafe fn block<const M: usize, const SCALES: usize, const MINS: bool>(
     runs: &[Run],
     acts: *const u8,
-    row_bytes: usize,
+    width: usize,
     sums: &mut [[f32; 16]],
 ) -> usize {
     let sums = &mut sums[..M];
@@ -52,8 +54,8 @@ unsafe fn block<const M: usize, const SCALES: usize, const MINS: bool>(
     for (b, run) in runs.iter().enumerate() {
         // SAFETY: block `b` of each row lies within what the caller promised; loads are unaligned.
         unsafe {
-            let a = acts.add(b * ACT_BLOCK);
-            let int = |r: usize, at: usize| a.add(r * row_bytes + at).cast::<i32>().read_unaligned();
+            let a = acts.add(b * width * ACT_BLOCK);
+            let int = |r: usize, at: usize| a.add(r * ACT_BLOCK + at).cast::<i32>().read_unaligned();
             let scale: [__m512; M] = std::array::from_fn(|r| _mm512_set1_ps(f32::from_bits(int(r, 32) as u32)));
             for s in 0..SCALES {
                 let mut dots: [__m512i; M] = std::array::from_fn(|r| {

@@ -14,7 +14,7 @@ pub(in crate::kernels) const BF16: u8 = 2;
 /// Nibbles, and the codes' upper bits in planes.
 pub(in crate::kernels) const BITS_4: u8 = 4;
 pub(in crate::kernels) const BITS_5: u8 = 5;
-/// Bytes below 64.
+/// Nibbles, and planes of the codes' two upper bits.
 pub(in crate::kernels) const BITS_6: u8 = 6;
 /// Bytes of any value, 128 above the numbers that they stand for.
 pub(in crate::kernels) const BITS_8: u8 = 8;
@@ -43,6 +43,9 @@ pub(in crate::kernels) trait Lanes {
 
     /// Each sum as a number.
     unsafe fn numbers(sums: Self::Ints) -> Self::Floats;
+
+    /// `a * b`.
+    unsafe fn product(a: Self::Floats, b: Self::Floats) -> Self::Floats;
 
     /// `a * x`.
     unsafe fn times(a: Self::Floats, x: f32) -> Self::Floats;

@@ -9,7 +9,7 @@ const ROWS: usize = 4;
 
 const _: () = assert!(OFFSET == 128, "what eight bits mean to `Lanes::dots`");
 
-/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
+/// Adds the products of `runs` and as many prepared blocks of each row of a panel of `width` to the row's sums.
 ///
 /// # Safety
 /// The machine has the instructions of `L`.
@@ -21,21 +21,21 @@ pub(in crate::kernels) unsafe fn add<L: Lanes>(
     kind: Kind,
     runs: &[Run],
     acts: &[u8],
-    row_bytes: usize,
+    width: usize,
     sums: &mut [[f32; 16]],
 ) {
     let Some(last) = sums.len().checked_sub(1) else { return };
-    assert!(acts.len() >= last * row_bytes + runs.len() * ACT_BLOCK);
+    assert!(last < width && acts.len() >= (runs.len().saturating_sub(1) * width + last + 1) * ACT_BLOCK);
     let mut row = 0;
     while row < sums.len() {
-        let acts = &acts[row * row_bytes..];
+        let acts = &acts[row * ACT_BLOCK..];
         let sums = &mut sums[row..];
         // SAFETY: `acts` has a block for every run of as many rows as there are sums.
         row += unsafe {
             match sums.len() {
-                ROWS.. => rows::<L, ROWS>(kind, runs, acts, row_bytes, sums),
-                2.. => rows::<L, 2>(kind, runs, acts, row_bytes, sums),
-                _ => rows::<L, 1>(kind, runs, acts, row_bytes, sums),
+                ROWS.. => rows::<L, ROWS>(kind, runs, acts, width, sums),
+                2.. => rows::<L, 2>(kind, runs, acts, width, sums),
+                _ => rows::<L, 1>(kind, runs, acts, width, sums),
             }
         };
     }
@@ -44,13 +44,13 @@ pub(in crate::kernels) unsafe fn add<L: Lanes>(
 /// `M` rows. Returns `M`.
 ///
 /// # Safety
-/// As of [`add`]; `acts` must have a block for every run of `M` rows.
+/// As of [`add`]; `acts` must have a block for every run of `M` rows of a panel of `width`.
 #[inline(always)]
 unsafe fn rows<L: Lanes, const M: usize>(
     kind: Kind,
     runs: &[Run],
     acts: &[u8],
-    row_bytes: usize,
+    width: usize,
     sums: &mut [[f32; 16]],
 ) -> usize {
     // SAFETY: blocks lie within what the caller promised; the fields of a run are of 16 lanes each.
@@ -61,11 +61,11 @@ unsafe fn rows<L: Lanes, const M: usize>(
             acc[r] = load(&sums[r]);
         }
         for (b, run) in runs.iter().enumerate() {
-            let a = acts.as_ptr().add(b * ACT_BLOCK);
+            let a = acts.as_ptr().add(b * width * ACT_BLOCK);
             let dots = |half: usize| {
-                L::dots::<M, BITS_8>(run.codes.as_ptr().cast(), a, row_bytes, 36 + half * 4, half..half + 1)
+                L::dots::<M, BITS_8>(run.codes.as_ptr().cast(), a, ACT_BLOCK, 36 + half * 4, half..half + 1)
             };
-            let scale = |r: usize| a.add(r * row_bytes + 32).cast::<f32>().read_unaligned();
+            let scale = |r: usize| a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned();
             let (first, second) = (dots(0), dots(1));
             let scales = load(&run.scales[0]);
             if kind == Kind::One {
@@ -83,7 +83,7 @@ unsafe fn rows<L: Lanes, const M: usize>(
             if kind == Kind::TwoMins {
                 let (mins, others) = (load(&run.mins[0]), load(&run.mins[1]));
                 for r in 0..M {
-                    let act = Act::read(std::slice::from_raw_parts(a.add(r * row_bytes), ACT_BLOCK));
+                    let act = Act::read(std::slice::from_raw_parts(a.add(r * ACT_BLOCK), ACT_BLOCK));
                     acc[r] = L::fused_by(mins, act.sum(0), acc[r]);
                     acc[r] = L::fused_by(others, act.sum(1), acc[r]);
                 }

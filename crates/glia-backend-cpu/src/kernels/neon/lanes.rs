@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 use std::ops::Range;
 
 use super::instructions::{sdot, usdot, usmmla, widen_f16};
-use crate::kernels::lanes::{BITS_4, BITS_5, BITS_8, F16, F32, Lanes};
+use crate::kernels::lanes::{BITS_5, BITS_6, BITS_8, F16, F32, Lanes};
 
 /// NEON with dot products.
 pub(super) struct Dot;
@@ -24,7 +24,7 @@ type Codes = [uint8x16_t; 4];
 unsafe fn codes<const CODES: u8>(w: *const u8, g: usize) -> Codes {
     // SAFETY: groups lie within the block.
     unsafe {
-        let packed = matches!(CODES, BITS_4 | BITS_5);
+        let packed = CODES != BITS_8;
         let at = w.add(if packed { g % 4 } else { g } * 64);
         let mut codes = [
             vld1q_u8(at),
@@ -42,6 +42,16 @@ unsafe fn codes<const CODES: u8>(w: *const u8, g: usize) -> Codes {
                 if CODES == BITS_5 {
                     let bits = w.add(256 + g * 8 + v * 2).cast::<u16>().read_unaligned();
                     codes[v] = vorrq_u8(codes[v], fifth(bits));
+                }
+                if CODES == BITS_6 {
+                    let plane = vld1q_u8(w.add(256 + g / 4 * 64 + v * 16));
+                    let high = match g % 4 {
+                        0 => vshlq_n_u8::<4>(plane),
+                        1 => vshlq_n_u8::<2>(plane),
+                        2 => plane,
+                        _ => vshrq_n_u8::<2>(plane),
+                    };
+                    codes[v] = vorrq_u8(codes[v], vandq_u8(high, vdupq_n_u8(0x30)));
                 }
             }
         }
@@ -270,6 +280,15 @@ macro_rules! floats {
                 }
                 out
             }
+        }
+
+        #[inline(always)]
+        unsafe fn product(mut a: Floats, b: Floats) -> Floats {
+            for i in 0..4 {
+                // SAFETY: no memory is touched.
+                a[i] = unsafe { vmulq_f32(a[i], b[i]) };
+            }
+            a
         }
 
         #[inline(always)]

@@ -52,20 +52,14 @@ pub(in crate::kernels) fn float_tiles(
 
 /// Adds the products of `runs` and as many prepared blocks of each row to the row's sums, with dot products.
 #[target_feature(enable = "neon,dotprod")]
-pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], row_bytes: usize, sums: &mut [[f32; 16]]) {
+pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.
-    unsafe { runs::add::<Dot>(kind, runs, acts, row_bytes, sums) }
+    unsafe { runs::add::<Dot>(kind, runs, acts, width, sums) }
 }
 
 /// [`add_runs`] with products of matrices.
 #[target_feature(enable = "neon,dotprod,i8mm")]
-pub(in crate::kernels) fn add_runs_i8mm(
-    kind: Kind,
-    runs: &[Run],
-    acts: &[u8],
-    row_bytes: usize,
-    sums: &mut [[f32; 16]],
-) {
+pub(in crate::kernels) fn add_runs_i8mm(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.
-    unsafe { runs::add::<I8mm>(kind, runs, acts, row_bytes, sums) }
+    unsafe { runs::add::<I8mm>(kind, runs, acts, width, sums) }
 }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use glia_core::DType;
 
-use super::Format;
+use super::{Format, Scales};
 use crate::kernels::runs::{Kind, OFFSET, Run};
 use crate::simd::Level;
 
@@ -20,8 +20,8 @@ pub(super) const ACTS: Format = Format {
     has_min: false,
     n_scales: 2,
     offset: OFFSET,
+    scales: Scales::Half,
     exact: false,
-    wide: true,
 };
 
 /// What the runs of a type have; `None` for types that are not coded.
