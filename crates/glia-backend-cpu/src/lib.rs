@@ -19,6 +19,7 @@ pub mod isa;
 mod kernel;
 pub(crate) mod kernels;
 mod math;
+mod memory;
 mod ops;
 pub mod pack;
 mod program;
