@@ -134,6 +134,10 @@ pub struct EngineArgs {
     /// size more.
     #[arg(long)]
     pub no_mmap: bool,
+    /// Keep all weights in the mapped file and pack nothing: the same answers with no memory but the file's pages, which
+    /// the system can take back, and a quick start; every step takes several times as long.
+    #[arg(long, conflicts_with = "no_mmap")]
+    pub mmap: bool,
     /// Split text as this pre-tokenizer does, where a GGUF file names one that is unknown.
     #[arg(long, value_name = "NAME")]
     pub pre_tokenizer: Option<String>,

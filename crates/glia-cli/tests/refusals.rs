@@ -71,6 +71,7 @@ fn numbers_that_make_no_sense_name_the_cure() {
         (&["--ctx", "-1"], &["--ctx", "must be 0 or more"]),
         (&["--ctx", "many"], &["--ctx", "whole number"]),
         (&["--max-step-tokens", "0"], &["--max-step-tokens", "at least 1"]),
+        (&["--mmap", "--no-mmap"], &["'--mmap' cannot be used with '--no-mmap'"]),
     ] {
         let error = fails(run(&[&["-p", "a"], args].concat(), b""), 2, parts);
         assert!(!error.contains("'-- "), "no useless tip: {error}");

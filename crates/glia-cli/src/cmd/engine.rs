@@ -25,6 +25,7 @@ pub fn cpu(engine: &EngineArgs) -> Result<CpuBackend, CliError> {
     }
     Ok(CpuBackend::with_options(CpuOptions {
         threads: engine.threads.min(most),
+        keep_mapped: engine.mmap,
         ..CpuOptions::default()
     })?)
 }
