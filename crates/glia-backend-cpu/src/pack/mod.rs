@@ -213,10 +213,11 @@ impl PackedMatrix {
             // SAFETY: `row < m` and `first + cols <= n`: elements that the caller gave us.
             unsafe {
                 let out = out.add(row * out_stride + first);
-                match cols {
-                    // A length that the compiler knows is one store.
-                    Self::TILE => std::ptr::copy_nonoverlapping(values.as_ptr(), out, Self::TILE),
-                    _ => std::ptr::copy_nonoverlapping(values.as_ptr(), out, cols),
+                if cols == Self::TILE {
+                    // As an array: the compiler would make one call for both, of a length that it does not know.
+                    out.cast::<[f32; Self::TILE]>().write_unaligned(values);
+                } else {
+                    std::ptr::copy_nonoverlapping(values.as_ptr(), out, cols);
                 }
             }
         };
