@@ -7,6 +7,7 @@ mod plan;
 mod region;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use std::ops::Range;
 
