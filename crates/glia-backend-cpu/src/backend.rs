@@ -6,6 +6,7 @@ use glia_core::{Backend, BackendError, CompileOptions, NodeView, Op, Program, Se
 
 use crate::error::NAME;
 use crate::isa::Isa;
+use crate::pack::Store;
 use crate::simd::Level;
 use crate::threads::{Team, resolve};
 use crate::{ops, program};
@@ -18,12 +19,16 @@ pub struct CpuOptions {
     pub threads: usize,
     /// The instruction set; `None` takes the best of this machine.
     pub isa: Option<Isa>,
+    /// Packs nothing: each tile of a weight is packed from its rows every time it is used. The bits are those of packed
+    /// weights, memory is only what the file's pages take, and every step is slower.
+    pub keep_mapped: bool,
 }
 
 /// Runs on the processors of this machine. Results do not depend on the number of threads.
 pub struct CpuBackend {
     team: Arc<Team>,
     isa: Isa,
+    keep_mapped: bool,
 }
 
 impl CpuBackend {
@@ -51,6 +56,7 @@ impl CpuBackend {
         Ok(CpuBackend {
             team: Arc::new(Team::new(resolve(options.threads))?),
             isa,
+            keep_mapped: options.keep_mapped,
         })
     }
 
@@ -95,7 +101,8 @@ impl Backend for CpuBackend {
         options: &CompileOptions<'_>,
     ) -> Result<Option<Arc<dyn Program>>, BackendError> {
         let description = format!("compiled for {}", self.describe());
-        let program = program::compile(segment, options, &self.team, self.levels(), description)?;
+        let store = if self.keep_mapped { Store::Mapped } else { Store::Packed };
+        let program = program::compile(segment, options, &self.team, self.levels(), store, description)?;
         Ok(program.map(|p| p as Arc<dyn Program>))
     }
 }

@@ -14,11 +14,13 @@
 
 mod arena;
 mod backend;
+pub mod ceiling;
 mod error;
 pub mod isa;
 mod kernel;
 pub(crate) mod kernels;
 mod math;
+mod memory;
 mod ops;
 pub mod pack;
 mod program;

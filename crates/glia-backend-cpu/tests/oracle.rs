@@ -173,6 +173,7 @@ fn every_op_agrees_with_the_oracle() {
         let cpu = CpuBackend::with_options(CpuOptions {
             threads: 2,
             isa: Some(isa),
+            ..CpuOptions::default()
         })
         .unwrap();
         for (op, inputs) in cases() {

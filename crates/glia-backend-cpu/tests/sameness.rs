@@ -3,8 +3,8 @@
 
 mod tiny;
 
-use glia_backend_cpu::CpuBackend;
 use glia_backend_cpu::isa::Isa;
+use glia_backend_cpu::{CpuBackend, CpuOptions};
 use glia_core::{CancelToken, DType, Precision};
 use glia_ir::{ExecConfig, GraphExecutor, RunOptions, Session};
 use proptest::prelude::*;
@@ -210,6 +210,31 @@ proptest! {
                 }
             }
             at = ends;
+        }
+    }
+}
+
+/// Weights that stay mapped are computed with as packed ones are, and take no memory of their own.
+#[test]
+fn mapped_weights_have_the_bits_of_packed_ones() {
+    let packed = tiny::backend(2, None);
+    let mapped = CpuBackend::with_options(CpuOptions {
+        threads: 2,
+        keep_mapped: true,
+        ..CpuOptions::default()
+    });
+    let mapped = Arc::new(mapped.unwrap());
+    let a = tokens(70, 5);
+    for dtype in weight_dtypes() {
+        let graph = graph(dtype, &Attention::both());
+        let weights = weights(&graph);
+        for precision in PRECISIONS {
+            let [packed, mapped] = [&packed, &mapped].map(|cpu| {
+                let ex = executor(&graph, &weights, cpu, config(precision, DType::F16));
+                feed(&mut ex.session().unwrap(), &a, 33)
+            });
+            check_alive(dtype.name(), &packed);
+            assert_eq!(mapped, packed, "{dtype} {precision:?}");
         }
     }
 }

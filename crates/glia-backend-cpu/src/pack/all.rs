@@ -7,7 +7,7 @@ use glia_core::{BackendError, Precision, Tensor};
 
 use super::plan::Plan;
 use super::region::Region;
-use super::{PackedMatrix, check_isa};
+use super::{PackedMatrix, Store, check_isa};
 use crate::isa::Isa;
 
 /// Bytes of the file that a piece of work reads: small enough that few pages are in flight, large enough to hand out.
@@ -33,6 +33,7 @@ pub(crate) fn pack_all(
     weights: &[Tensor],
     precision: Precision,
     isa: Isa,
+    store: Store,
     spread: &mut dyn FnMut(usize, Job<'_>),
 ) -> Result<Vec<PackedMatrix>, (usize, BackendError)> {
     check_isa(isa).map_err(|e| (0, e))?;
@@ -45,8 +46,8 @@ pub(crate) fn pack_all(
         limit_bytes: isize::MAX as usize,
     };
     for (i, w) in weights.iter().enumerate() {
-        let plan = Plan::new(w.dtype(), w.shape(), precision).map_err(|e| (i, e))?;
-        if plan.is_mapped() {
+        let plan = Plan::new(w.dtype(), w.shape(), precision, store).map_err(|e| (i, e))?;
+        if plan.store == Store::Mapped {
             w.bytes().map_err(|e| (i, e.into()))?;
         }
         let start = end.next_multiple_of(ALIGN);
@@ -77,7 +78,7 @@ pub(crate) fn pack_all(
     }
     let region = region.freeze().ok_or((0, no_memory(end)))?;
     let packed = plans.into_iter().zip(weights).zip(ranges).map(|((plan, w), range)| {
-        let rows = plan.is_mapped().then(|| w.clone());
+        let rows = (plan.store == Store::Mapped).then(|| w.clone());
         PackedMatrix::new(plan, isa, rows, region.part(range))
     });
     Ok(packed.collect())
@@ -98,7 +99,7 @@ fn cut<'a>(plans: &[Plan], ranges: &[Range<usize>], memory: &'a mut [u8]) -> Vec
         part
     };
     for (matrix, (plan, range)) in plans.iter().zip(ranges).enumerate() {
-        if plan.tile_bytes == 0 {
+        if plan.bytes() == 0 {
             continue;
         }
         let per = (PIECE_BYTES / (plan.row_bytes * PackedMatrix::TILE).max(1)).max(1);

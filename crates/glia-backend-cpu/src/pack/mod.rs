@@ -9,6 +9,7 @@ mod region;
 mod tests;
 mod units;
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use glia_core::{BackendError, Precision, Tensor};
@@ -40,6 +41,15 @@ pub(crate) enum ActForm {
     Q8 { n_scales: usize, offset: i32 },
 }
 
+/// Where the codes of a matrix are when a step needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// In memory of their own, packed.
+    Packed,
+    /// In the file's rows: tiles are packed as they are used.
+    Mapped,
+}
+
 /// A constant matrix of `n` output rows by `k` columns, for `y = x Wᵀ`.
 ///
 /// Each output is computed whole, in one order of k that depends on nothing but the matrix.
@@ -49,6 +59,11 @@ pub struct PackedMatrix {
     /// The file's rows, where they are decoded as they are needed.
     rows: Option<Tensor>,
     data: PackedBytes,
+}
+
+thread_local! {
+    /// The tile that a thread packs as it is used; grown to the largest, its contents are arbitrary.
+    static TILE_MEMORY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Refuses an instruction set that this machine lacks.
@@ -73,8 +88,20 @@ impl PackedMatrix {
     /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::UnsupportedOp`] for an instruction set that this
     /// machine lacks, [`BackendError::OutOfMemory`], and device tensors.
     pub fn pack(w: &Tensor, precision: Precision, isa: Isa) -> Result<PackedMatrix, BackendError> {
+        PackedMatrix::stored(w, precision, isa, Store::Packed)
+    }
+
+    /// As [`Self::pack`], but keeps the rows of the weight and packs each tile as it is used: the same bits, slower.
+    ///
+    /// # Errors
+    /// As [`Self::pack`].
+    pub fn keep_mapped(w: &Tensor, precision: Precision, isa: Isa) -> Result<PackedMatrix, BackendError> {
+        PackedMatrix::stored(w, precision, isa, Store::Mapped)
+    }
+
+    fn stored(w: &Tensor, precision: Precision, isa: Isa, store: Store) -> Result<PackedMatrix, BackendError> {
         let mut here = |n: usize, job: all::Job<'_>| (0..n).for_each(job);
-        let mut packed = pack_all(std::slice::from_ref(w), precision, isa, &mut here).map_err(|(_, e)| e)?;
+        let mut packed = pack_all(std::slice::from_ref(w), precision, isa, store, &mut here).map_err(|(_, e)| e)?;
         Ok(packed.remove(0))
     }
 
@@ -203,7 +230,36 @@ impl PackedMatrix {
             let all = tiles.flat_map(|tile| (0..m).map(move |row| (row, tile)));
             return all.for_each(|(row, tile)| put(row, tile, &[0.0; 16]));
         }
-        let data = &self.data.as_slice()[tiles.start * tile_bytes..tiles.end * tile_bytes];
+        let is_whole = matches!(self.plan.form, Form::Float(_) | Form::Int(_));
+        if self.plan.store == Store::Mapped && is_whole {
+            // Zeroed for each tile: packing sets bits, and leaves the lanes of absent rows.
+            let mut tile_memory = TILE_MEMORY.take();
+            for tile in tiles {
+                tile_memory.clear();
+                tile_memory.resize(tile_bytes, 0);
+                self.plan.fill(self.file_rows(tile), &mut tile_memory);
+                self.packed_tiles(&tile_memory, acts, m, tile..tile + 1, &mut put);
+            }
+            TILE_MEMORY.set(tile_memory);
+            return;
+        }
+        let packed = match self.plan.store {
+            Store::Packed => &self.data.as_slice()[tiles.start * tile_bytes..tiles.end * tile_bytes],
+            Store::Mapped => &[],
+        };
+        self.packed_tiles(packed, acts, m, tiles, &mut put);
+    }
+
+    /// [`Self::run_tiles`] on the packed bytes of `tiles`; forms that can do without take none from a mapped matrix.
+    fn packed_tiles(
+        &self,
+        data: &[u8],
+        acts: &[u8],
+        m: usize,
+        tiles: Range<usize>,
+        put: &mut impl FnMut(usize, usize, &[f32; 16]),
+    ) {
+        let Plan { k, tile_bytes, .. } = self.plan;
         let first = tiles.start;
         match self.plan.form {
             Form::Float(dtype) => {
@@ -223,7 +279,7 @@ impl PackedMatrix {
             Form::Coded { kind, exact } => {
                 let (level, dtype) = (Level::of(self.isa), self.plan.dtype);
                 for tile in tiles {
-                    let source = if self.rows.is_some() {
+                    let source = if self.plan.store == Store::Mapped {
                         Source::Rows(self.file_rows(tile), self.plan.row_bytes)
                     } else {
                         Source::Packed(&data[(tile - first) * tile_bytes..][..tile_bytes])

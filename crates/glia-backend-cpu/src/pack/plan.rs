@@ -6,7 +6,7 @@ use glia_core::quant::dequantize;
 use glia_core::{BackendError, DType, Precision, Shape};
 
 use super::format::Format;
-use super::{ActForm, PackedMatrix, coded, units};
+use super::{ActForm, PackedMatrix, Store, coded, units};
 use crate::isa::Isa;
 use crate::kernels::float::CHUNK_K;
 use crate::kernels::runs::Kind;
@@ -32,7 +32,8 @@ pub(super) struct Plan {
     pub k: usize,
     pub dtype: DType,
     pub form: Form,
-    /// Bytes of a tile of 16 rows.
+    pub store: Store,
+    /// Bytes of a tile of 16 rows when it is packed; 0 for forms that read the file's rows.
     pub tile_bytes: usize,
     /// Bytes of a row in the file.
     pub row_bytes: usize,
@@ -43,7 +44,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::OutOfMemory`] for sizes beyond an address space.
-    pub(super) fn new(dtype: DType, shape: &Shape, precision: Precision) -> Result<Plan, BackendError> {
+    pub(super) fn new(dtype: DType, shape: &Shape, precision: Precision, store: Store) -> Result<Plan, BackendError> {
         if shape.is_empty() {
             return Err(BackendError::ShapeMismatch {
                 op: "MatMul".to_owned(),
@@ -78,6 +79,7 @@ impl Plan {
             k,
             dtype,
             form,
+            store: if tile_bytes == 0 { Store::Mapped } else { store },
             tile_bytes,
             row_bytes: k / elems * size,
         })
@@ -89,7 +91,10 @@ impl Plan {
 
     /// Bytes of the packed form.
     pub(super) fn bytes(&self) -> usize {
-        self.n_tiles() * self.tile_bytes
+        match self.store {
+            Store::Packed => self.n_tiles() * self.tile_bytes,
+            Store::Mapped => 0,
+        }
     }
 
     pub(super) fn act_form(&self) -> ActForm {
@@ -104,11 +109,6 @@ impl Plan {
             },
             _ => ActForm::F32,
         }
-    }
-
-    /// Whether tiles are read from the file's rows, not from packed bytes.
-    pub(super) fn is_mapped(&self) -> bool {
-        self.tile_bytes == 0 && self.row_bytes > 0
     }
 
     /// Bytes of the file that the rows of `tiles` take.

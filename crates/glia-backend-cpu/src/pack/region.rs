@@ -1,14 +1,11 @@
-//! Memory of packed weights: one zeroed region for a whole program, in huge pages where the system has them.
-//!
-//! A step reads every weight once, so the address translation of 4 KiB pages costs a good part of the bandwidth.
+//! Memory of packed weights: one zeroed region for a whole program.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use memmap2::{Mmap, MmapMut, MmapOptions};
+use memmap2::{Mmap, MmapMut};
 
-/// From this size on, huge pages are asked for.
-const HUGE_BYTES: usize = 2 << 20;
+use crate::memory;
 
 /// Zeroed memory that is being filled.
 pub(super) struct Region(Option<MmapMut>);
@@ -19,13 +16,7 @@ impl Region {
         if len == 0 {
             return Some(Region(None));
         }
-        let map = MmapOptions::new().len(len).map_anon().ok()?;
-        #[cfg(target_os = "linux")]
-        if len >= HUGE_BYTES {
-            // A system without huge pages refuses: the memory is as good, only slower.
-            let _ = map.advise(memmap2::Advice::HugePage);
-        }
-        Some(Region(Some(map)))
+        memory::zeroed(len).map(|map| Region(Some(map)))
     }
 
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {

@@ -92,8 +92,12 @@ fn every_dtype_and_isa_agrees_with_f64() {
                     let what = format!("{dtype} {n} x {k} {precision:?} {}", isa.name());
                     let p = PackedMatrix::pack(&w, precision, isa).unwrap();
                     let got = p.matmul(&x, 29, Some(&bias)).unwrap();
+                    let mapped = PackedMatrix::keep_mapped(&w, precision, isa).unwrap();
+                    assert_eq!(mapped.size_bytes(), 0, "{what}");
+                    let same = mapped.matmul(&x, 29, Some(&bias)).unwrap();
+                    assert_eq!(bits(&same), bits(&got), "{what}: mapped");
                     check(&values, &x, &bias, k, &got, p.act(), &what);
-                    for m in (1..29).filter(|m| n < 16 || [1, 2, 3, 7, 12, 13, 24].contains(m)) {
+                    for m in (1..29).filter(|m| n < 16 || [1, 2, 3, 7, 13, 24].contains(m)) {
                         let few = p.matmul(&x[..m * k], m, Some(&bias)).unwrap();
                         assert_eq!(bits(&few), bits(&got[..m * n]), "{what}: {m} rows");
                     }

@@ -13,7 +13,7 @@ use super::builder::{Builder, Lowered, is_weight};
 use super::run::{Runner, run_step};
 use crate::error::NAME;
 use crate::isa::Isa;
-use crate::pack::{PackedMatrix, pack_all};
+use crate::pack::{PackedMatrix, Store, pack_all};
 use crate::simd::Level;
 use crate::state::{KvLayout, SequencePool};
 use crate::threads::Team;
@@ -38,13 +38,14 @@ pub(crate) fn compile(
     options: &CompileOptions<'_>,
     team: &Arc<Team>,
     (isa, level): (Isa, Level),
+    store: Store,
     description: String,
 ) -> Result<Option<Arc<CompiledProgram>>, BackendError> {
     let Some(layout) = KvLayout::new(segment, options.kv_dtypes)? else {
         return Ok(None);
     };
     segment.check_ids()?;
-    let packed = pack_weights(segment, options, team, isa)?;
+    let packed = pack_weights(segment, options, team, (isa, store))?;
     let packed_bytes = packed.values().map(|m| m.size_bytes()).sum();
     let Some(builder) = Builder::new(segment, options, &layout, packed)? else {
         return Ok(None);
@@ -69,7 +70,7 @@ fn pack_weights(
     segment: &Segment,
     options: &CompileOptions<'_>,
     team: &Arc<Team>,
-    isa: Isa,
+    (isa, store): (Isa, Store),
 ) -> Result<HashMap<ConstId, Arc<PackedMatrix>>, BackendError> {
     let mut jobs: Vec<(ConstId, &Instr)> = Vec::new();
     for instr in &segment.instrs {
@@ -93,7 +94,7 @@ fn pack_weights(
     }
     let turn = team.take_turn();
     let panicked = OnceLock::new();
-    let packed = pack_all(&weights, options.precision, isa, &mut |n, job| {
+    let packed = pack_all(&weights, options.precision, isa, store, &mut |n, job| {
         team.for_each(&turn, n, &|i| {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| job(i))) {
                 let _ = panicked.set(BackendError::panicked(&*panic));

@@ -12,6 +12,7 @@ use glia_ir::{ExecConfig, ExecError, Graph, GraphExecutor, Session};
 use crate::arena::Chunk;
 use crate::isa::Isa;
 use crate::kernel::{Kernel, Scratch, StepCx, Work};
+use crate::pack::Store;
 use crate::simd::Level;
 use crate::threads::Team;
 
@@ -118,7 +119,15 @@ impl Backend for Mined {
         options: &CompileOptions<'_>,
     ) -> Result<Option<Arc<dyn Program>>, BackendError> {
         let isa = Isa::detect();
-        let mut program = super::compile(segment, options, &self.team, (isa, Level::of(isa)), String::new())?.unwrap();
+        let mut program = super::compile(
+            segment,
+            options,
+            &self.team,
+            (isa, Level::of(isa)),
+            Store::Packed,
+            String::new(),
+        )?
+        .unwrap();
         let stages = &mut Arc::get_mut(&mut program).unwrap().lowered.stages;
         *stages = std::mem::take(stages)
             .into_iter()

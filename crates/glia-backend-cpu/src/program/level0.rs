@@ -8,6 +8,7 @@ use glia_core::{
 };
 
 use crate::isa::Isa;
+use crate::pack::Store;
 use crate::simd::Level;
 use crate::threads::Team;
 
@@ -89,7 +90,7 @@ pub(crate) fn execute(
     }];
     let consts = Given(inputs);
     let options = CompileOptions::new(&consts, Precision::Exact);
-    let program = super::compile(&segment, &options, team, isa, String::new())?;
+    let program = super::compile(&segment, &options, team, isa, Store::Packed, String::new())?;
     let program = program.ok_or_else(|| BackendError::UnsupportedOp {
         backend: crate::error::NAME.to_owned(),
         op: op.to_string(),

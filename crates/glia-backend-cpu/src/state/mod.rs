@@ -5,6 +5,7 @@ mod block;
 mod layout;
 mod pool;
 mod read;
+mod slab;
 
 pub(crate) use append::append_row;
 pub(crate) use block::SeqBlocks;

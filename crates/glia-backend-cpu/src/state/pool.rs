@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use glia_core::{BackendError, SeqId, SeqRows, check_rows};
 
-use super::block::{Block, Meter, SeqBlocks};
+use super::block::{Block, SeqBlocks};
 use super::layout::BLOCK_TOKENS;
+use super::slab::Slabs;
 use crate::error::invalid;
 
 #[derive(Clone, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct SequencePool {
     block_bytes: usize,
     max_context: usize,
     max_state_bytes: usize,
-    meter: Meter,
+    slabs: Arc<Slabs>,
 }
 
 impl SequencePool {
@@ -36,7 +36,7 @@ impl SequencePool {
             block_bytes,
             max_context,
             max_state_bytes,
-            meter: Meter::default(),
+            slabs: Slabs::new(block_bytes),
         }
     }
 
@@ -57,7 +57,7 @@ impl SequencePool {
         for (row, view) in rows.iter().zip(views) {
             let seq = self.seqs.get_mut(&row.seq).ok_or(row.seq.unknown())?;
             if self.block_bytes > 0 {
-                seq.make_room(row.n_rows, self.block_bytes, &self.meter)?;
+                seq.make_room(row.n_rows, &self.slabs)?;
             }
             view.blocks.clear();
             view.blocks.extend(seq.blocks.iter().map(|b| b.address()));
@@ -130,7 +130,7 @@ impl SequencePool {
     }
 
     pub fn state_bytes(&self) -> usize {
-        self.meter.load(Ordering::Relaxed)
+        self.slabs.live_bytes()
     }
 }
 
@@ -153,10 +153,10 @@ impl Sequence {
                 .is_some_and(|b| Arc::strong_count(b) > 1)
     }
 
-    fn make_room(&mut self, n_rows: usize, block_bytes: usize, meter: &Meter) -> Result<(), BackendError> {
+    fn make_room(&mut self, n_rows: usize, slabs: &Arc<Slabs>) -> Result<(), BackendError> {
         let out_of_memory = || BackendError::OutOfMemory {
             what: "a block of the KV state".to_owned(),
-            needed_bytes: block_bytes,
+            needed_bytes: slabs.block_bytes(),
             limit_bytes: isize::MAX as usize,
         };
         if self.shares_last() {
@@ -164,8 +164,7 @@ impl Sequence {
             *last = Arc::new(last.duplicate().ok_or_else(out_of_memory)?);
         }
         while self.blocks.len() < self.len.saturating_add(n_rows).div_ceil(BLOCK_TOKENS) {
-            self.blocks
-                .push(Arc::new(Block::new(block_bytes, meter).ok_or_else(out_of_memory)?));
+            self.blocks.push(Arc::new(Block::new(slabs).ok_or_else(out_of_memory)?));
         }
         Ok(())
     }

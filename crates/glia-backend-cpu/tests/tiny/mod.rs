@@ -240,7 +240,14 @@ fn set_scale(dtype: DType, block: &mut [u8], scale: f32) {
 }
 
 pub fn backend(threads: usize, isa: Option<Isa>) -> Arc<CpuBackend> {
-    Arc::new(CpuBackend::with_options(CpuOptions { threads, isa }).unwrap())
+    Arc::new(
+        CpuBackend::with_options(CpuOptions {
+            threads,
+            isa,
+            ..CpuOptions::default()
+        })
+        .unwrap(),
+    )
 }
 
 /// The decoder on the CPU backend, compiled.

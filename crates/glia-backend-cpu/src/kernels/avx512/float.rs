@@ -9,6 +9,9 @@ use glia_core::DType;
 /// Rows that share a pass over the weights.
 const ROWS: usize = 8;
 
+/// How far ahead of its reads a single row asks for weights, in bytes.
+const AHEAD: usize = 4096;
+
 /// What a column of a packed tile is stored as.
 const F32: u8 = 0;
 const F16: u8 = 1;
@@ -89,6 +92,13 @@ unsafe fn block<const D: u8, const T: usize, const M: usize>(
     let step = if D == F32 { 64 } else { 32 };
     let mut acc = [[_mm512_setzero_ps(); T]; M];
     for i in 0..k {
+        if M == 1 && (i * step).is_multiple_of(64) {
+            // A single row reads weights as fast as memory gives them, and the machine's own prefetching ends at each
+            // page.
+            for t in 0..T {
+                _mm_prefetch::<_MM_HINT_T0>(w.wrapping_add((t * k + i) * step + AHEAD).cast());
+            }
+        }
         // SAFETY: column `i` of each tile and element `i` of each row lie within what the caller promised.
         unsafe {
             let columns: [__m512; T] = std::array::from_fn(|t| {

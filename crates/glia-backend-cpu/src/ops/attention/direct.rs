@@ -27,6 +27,8 @@ pub(super) struct Direct {
     level: crate::simd::Level,
     dim: usize,
     v_dim: usize,
+    /// The keys of the next tile, if there is one.
+    next: Option<*const u8>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -51,6 +53,7 @@ impl Direct {
             level: cx.level,
             dim: k.dim,
             v_dim: v.dim,
+            next: crate::state::stored(seq, k, piece.kv_head, tile + 1),
         })
     }
 
@@ -81,15 +84,41 @@ impl Direct {
         results: &mut Rows<'_>,
         first: usize,
     ) -> usize {
-        use crate::kernels::avx512::attention;
+        use crate::kernels::avx512::attention::{self, Ahead};
         let queries = &queries[first * self.dim..(first + R) * self.dim];
         let scores = &mut scores[first * BLOCK_TOKENS..(first + R) * BLOCK_TOKENS];
+        // The first rows to come to a tile bring in what follows.
+        let size = |half: bool, dim: usize| BLOCK_TOKENS * dim * if half { 2 } else { 4 };
+        let (values, keys) = match first {
+            0 => (
+                Ahead {
+                    at: self.values,
+                    bytes: size(self.half[1], self.v_dim),
+                },
+                self.next.map_or(Ahead::NONE, |at| Ahead {
+                    at,
+                    bytes: size(self.half[0], self.dim),
+                }),
+            ),
+            _ => (Ahead::NONE, Ahead::NONE),
+        };
         // SAFETY: `of` found AVX-512; a block holds 64 keys of this head in this form. The rows were written in
         // an earlier group, and nobody writes to them now.
         unsafe {
             match self.half[0] {
-                true => attention::scores::<R, true>(queries, self.dim, self.keys, scores),
-                false => attention::scores::<R, false>(queries, self.dim, self.keys, scores),
+                true => attention::scores::<R, true>(queries, self.dim, self.keys, scores, values),
+                false => attention::scores::<R, false>(queries, self.dim, self.keys, scores, values),
+            }
+        }
+        let plain = batch.scale_and_cap.1.is_none() && (0..R).all(|r| (batch.mask)(r).is_none());
+        if plain {
+            let visible = (batch.visible.from, batch.visible.to);
+            let (rows, stride) = results.from(first);
+            // SAFETY: `of` found AVX-512.
+            let keep = unsafe { attention::weigh::<R>(batch.scale_and_cap.0, visible, scores, rows, stride) };
+            if let Some(keep) = keep {
+                self.values::<R>(batch.visible, scores, &keep, results, first, keys);
+                return R;
             }
         }
         let mut keep = [0f32; R];
@@ -110,12 +139,12 @@ impl Direct {
             }
         }
         if seen == [true; R] {
-            self.values::<R>(batch.visible, scores, &keep, results, first);
+            self.values::<R>(batch.visible, scores, &keep, results, first, keys);
             return R;
         }
         for r in (0..R).filter(|&r| seen[r]) {
             let scores = &scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
-            self.values::<1>(batch.visible, scores, &[keep[r]], results, first + r);
+            self.values::<1>(batch.visible, scores, &[keep[r]], results, first + r, keys);
         }
         R
     }
@@ -127,6 +156,7 @@ impl Direct {
         keep: &[f32; R],
         results: &mut Rows<'_>,
         first: usize,
+        ahead: crate::kernels::avx512::attention::Ahead,
     ) {
         use crate::kernels::avx512::attention;
         let (acc, stride) = results.sums(first);
@@ -134,10 +164,28 @@ impl Direct {
         unsafe {
             match self.half[1] {
                 true => {
-                    attention::values::<R, true>(weights, (from, to), self.values, self.v_dim, keep, acc, stride);
+                    attention::values::<R, true>(
+                        weights,
+                        (from, to),
+                        self.values,
+                        self.v_dim,
+                        keep,
+                        acc,
+                        stride,
+                        ahead,
+                    );
                 }
                 false => {
-                    attention::values::<R, false>(weights, (from, to), self.values, self.v_dim, keep, acc, stride);
+                    attention::values::<R, false>(
+                        weights,
+                        (from, to),
+                        self.values,
+                        self.v_dim,
+                        keep,
+                        acc,
+                        stride,
+                        ahead,
+                    );
                 }
             }
         }

@@ -31,6 +31,12 @@ impl<'a> Rows<'a> {
         (&mut self.data[i * self.width + 2..], self.width)
     }
 
+    /// All of the rows from row `i` on, and how far apart two are.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+    pub fn from(&mut self, i: usize) -> (&mut [f32], usize) {
+        (&mut self.data[i * self.width..], self.width)
+    }
+
     pub fn row(&mut self, i: usize) -> &mut [f32] {
         &mut self.data[i * self.width..(i + 1) * self.width]
     }
@@ -228,7 +234,7 @@ pub(crate) fn finish(row: &[f32], sink: Option<f32>, out: &mut [f32]) {
 mod tests {
     use super::*;
     use crate::isa::Isa;
-    use crate::kernels::avx512::attention;
+    use crate::kernels::avx512::attention::{self, Ahead};
     use crate::simd::Level;
 
     fn numbers(n: usize, seed: u64) -> Vec<f32> {
@@ -238,6 +244,46 @@ mod tests {
             (x >> 33) as f32 / (1u64 << 30) as f32 - 1.0
         };
         (0..n).map(|_| next()).collect()
+    }
+
+    #[test]
+    fn weights_of_rows_together_have_the_bits_of_each_row_alone() {
+        if !Isa::Avx512Vnni.is_available() {
+            println!("SKIP: no AVX-512 on this machine");
+            return;
+        }
+        const R: usize = 4;
+        for (spread, seed) in [(1.0, 1), (40.0, 2), (300.0, 3)] {
+            for (from, to) in [(0, 64), (0, 1), (5, 40), (63, 64), (17, 48)] {
+                let scores: Vec<f32> = numbers(R * BLOCK_TOKENS, seed).iter().map(|s| s * spread).collect();
+                let (mut one, mut all) = (scores.clone(), scores);
+                let mut rows: Vec<f32> = numbers(R * 2, seed + 9).iter().map(|x| x.abs() * spread).collect();
+                rows[0] = f32::NEG_INFINITY;
+                let mut together = rows.clone();
+                let visible = Visible { from, to };
+                let factors: [f32; R] = std::array::from_fn(|r| {
+                    let scores = &mut one[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
+                    weigh_row(
+                        Level::Avx512,
+                        (0.7, None),
+                        None,
+                        visible,
+                        scores,
+                        &mut rows[r * 2..r * 2 + 2],
+                    )
+                    .unwrap()
+                });
+                // SAFETY: the machine has AVX-512.
+                let got = unsafe { attention::weigh::<R>(0.7, (from, to), &mut all, &mut together, 2) };
+                let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&got.unwrap()), bits(&factors), "{spread} {from}..{to}");
+                assert_eq!(
+                    (bits(&one), bits(&rows)),
+                    (bits(&all), bits(&together)),
+                    "{spread} {from}..{to}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -273,7 +319,7 @@ mod tests {
                 }
                 let mut rows = Rows::new(&mut all, R, v_dim);
                 // SAFETY: the machine has AVX-512; keys and values are whole tiles.
-                unsafe { attention::scores::<R, false>(&queries, dim, keys.as_ptr().cast(), &mut scores) };
+                unsafe { attention::scores::<R, false>(&queries, dim, keys.as_ptr().cast(), &mut scores, Ahead::NONE) };
                 let keep = std::array::from_fn(|r| {
                     let scores = &mut scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
                     weigh_row(Level::Avx512, (0.3, Some(20.0)), None, visible, scores, rows.row(r)).unwrap()
@@ -282,7 +328,7 @@ mod tests {
                 // SAFETY: as above.
                 unsafe {
                     let values = values.as_ptr().cast();
-                    attention::values::<R, false>(&scores, (from, to), values, v_dim, &keep, acc, stride);
+                    attention::values::<R, false>(&scores, (from, to), values, v_dim, &keep, acc, stride, Ahead::NONE);
                 }
                 for r in 0..R {
                     let bits = |row: &[f32]| row.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
