@@ -14,7 +14,7 @@ use crate::arena::{Arena, Chunk, Partials, RawValue, Values};
 use crate::error::{NAME, invalid};
 use crate::kernel::{Scratch, StepCx, Work, grown};
 use crate::state::SeqBlocks;
-use crate::threads::Progress;
+use crate::threads::{Patience, Progress};
 
 /// What survives from step to step: memory, never meaning.
 pub(crate) struct Runner {
@@ -198,8 +198,8 @@ impl Walk<'_> {
         let mut at = 0;
         let walked = catch_unwind(AssertUnwindSafe(|| {
             let mut scratch = scratch.lock().unwrap_or_else(|e| e.into_inner());
-            let mut group = 0;
-            while let Some(here) = self.progress.reach(group) {
+            let (mut group, mut patience) = (0, Patience::default());
+            while let Some(here) = self.progress.reach(group, &mut patience) {
                 self.group(here, &mut scratch, &mut at)?;
                 group = here + 1;
             }

@@ -8,12 +8,25 @@ use std::sync::{Condvar, Mutex};
 
 /// Rounds of spinning before a thread sleeps: about as long as falling asleep and waking takes.
 const SPINS: usize = 1000;
+/// Rounds at least, for a thread that others keep waiting.
+const LEAST_SPINS: usize = 30;
 /// The position of a team that has been sent home.
 const ENDED: usize = usize::MAX;
 
+/// How long a thread spins before it sleeps: half as long after a wait that ended in sleep, twice as long after one that
+/// did not. Who waits for a thread without a core saves its own share of the machine for work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience(usize);
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience(SPINS)
+    }
+}
+
 pub(crate) struct Progress {
     n_groups: usize,
-    spins: usize,
+    may_spin: bool,
     at: AtomicUsize,
     sleepers: AtomicUsize,
     lock: Mutex<()>,
@@ -27,7 +40,7 @@ impl Progress {
         Progress {
             n_groups,
             // With more threads than cores, somebody waited for has no core: spinning only keeps it from one.
-            spins: if n_threads > cores { 0 } else { SPINS },
+            may_spin: n_threads <= cores,
             at: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             lock: Mutex::new(()),
@@ -36,19 +49,30 @@ impl Progress {
     }
 
     /// Waits until the team is at `group` or later, and says where; `None` when the step is over.
-    pub fn reach(&self, group: usize) -> Option<usize> {
+    pub fn reach(&self, group: usize, patience: &mut Patience) -> Option<usize> {
         let now = || {
             let at = self.at.load(Ordering::SeqCst);
             (at >= group).then_some(at)
         };
-        let at = (0..=self.spins)
-            .find_map(|i| {
-                if i > 0 {
-                    std::hint::spin_loop();
-                }
-                now()
-            })
-            .unwrap_or_else(|| self.sleep(now));
+        let spins = if self.may_spin { patience.0 } else { 0 };
+        let mut at = now();
+        for _ in 0..spins {
+            if at.is_some() {
+                break;
+            }
+            std::hint::spin_loop();
+            at = now();
+        }
+        let at = match at {
+            Some(at) => {
+                patience.0 = (patience.0 * 2).min(SPINS);
+                at
+            }
+            None => {
+                patience.0 = (patience.0 / 2).max(LEAST_SPINS);
+                self.sleep(now)
+            }
+        };
         (at < self.n_groups).then_some(at)
     }
 
@@ -111,8 +135,8 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..n_threads {
                 scope.spawn(|| {
-                    let mut group = 0;
-                    while let Some(at) = progress.reach(group) {
+                    let (mut group, mut patience) = (0, Patience::default());
+                    while let Some(at) = progress.reach(group, &mut patience) {
                         while next[at].fetch_add(1, Ordering::Relaxed) < n_items {
                             if at > 0 {
                                 assert_eq!(done[at - 1].load(Ordering::SeqCst), n_items);
@@ -133,7 +157,9 @@ mod tests {
     fn the_end_wakes_sleepers() {
         let progress = Progress::new(3, 2);
         std::thread::scope(|scope| {
-            let waiting: Vec<_> = (0..2).map(|_| scope.spawn(|| progress.reach(1))).collect();
+            let waiting: Vec<_> = (0..2)
+                .map(|_| scope.spawn(|| progress.reach(1, &mut Patience::default())))
+                .collect();
             std::thread::sleep(Duration::from_millis(20));
             progress.end();
             for thread in waiting {
@@ -141,6 +167,7 @@ mod tests {
             }
         });
         progress.advance(0, 1);
-        assert_eq!((progress.reach(0), progress.has_ended()), (None, true));
+        let after = progress.reach(0, &mut Patience::default());
+        assert_eq!((after, progress.has_ended()), (None, true));
     }
 }

@@ -1,13 +1,28 @@
 //! The team: the caller and a private rayon pool, which run one step, or one packing job, at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use glia_core::BackendError;
 
+use super::desk::Desk;
+use super::door::Open;
+
+/// Threads of a pool that are all at the desk.
+struct Others {
+    desk: Arc<Desk>,
+    _pool: rayon::ThreadPool,
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        self.desk.end();
+    }
+}
+
 pub(crate) struct Team {
-    /// The threads beside the caller; `None` when it walks alone.
-    pool: Option<rayon::ThreadPool>,
+    /// Where the threads beside the caller wait; `None` when it walks alone.
+    others: Option<Others>,
     n_threads: usize,
     /// Held during a step and during packing: two jobs in one pool could wait for each other's threads.
     turn: Mutex<()>,
@@ -19,16 +34,20 @@ impl Team {
     /// # Errors
     /// When the system starts no threads.
     pub fn new(n_threads: usize) -> Result<Team, BackendError> {
-        let pool = match n_threads {
+        let others = match n_threads {
             0 | 1 => None,
             n => {
                 let builder = rayon::ThreadPoolBuilder::new().num_threads(n - 1);
                 let builder = builder.thread_name(|i| format!("glia-cpu-{}", i + 1));
-                Some(builder.build().map_err(|e| BackendError::Other(Box::new(e)))?)
+                let pool = builder.build().map_err(|e| BackendError::Other(Box::new(e)))?;
+                let desk = Arc::new(Desk::new(n));
+                let theirs = desk.clone();
+                pool.spawn_broadcast(move |cx| theirs.serve(cx.index() + 1));
+                Some(Others { desk, _pool: pool })
             }
         };
         Ok(Team {
-            pool,
+            others,
             n_threads: n_threads.max(1),
             turn: Mutex::new(()),
         })
@@ -43,16 +62,16 @@ impl Team {
         self.turn.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Calls `walk` with 0, 1, .. on every thread at once and waits for all. `walk` must not panic.
+    /// Calls `walk` with 0 on this thread and with 1, 2, .. on the others, and waits for all. `walk` must do all the work
+    /// whoever comes first, and must not panic.
     pub fn walk(&self, _turn: &MutexGuard<'_, ()>, walk: &(dyn Fn(usize) + Sync)) {
-        match &self.pool {
-            None => walk(0),
-            // The caller is one of the team: it begins before the others are awake.
-            Some(pool) => pool.in_place_scope(|scope| {
-                scope.spawn_broadcast(|_, cx| walk(cx.index() + 1));
-                walk(0);
-            }),
-        }
+        let Some(others) = &self.others else {
+            return walk(0);
+        };
+        let open = Open::new(walk, self.n_threads - 1);
+        others.desk.post(open.door());
+        // The caller is one of the team: it begins before the others are awake.
+        walk(0);
     }
 
     /// Calls `job` with every index below `n`, spread over the threads. `job` must not panic.
