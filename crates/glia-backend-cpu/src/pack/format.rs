@@ -35,7 +35,7 @@ pub(crate) enum Scales {
 
 impl Format {
     /// The integer form of a dtype; `None` where rows are decoded to f32 instead.
-    pub(crate) fn of(dtype: DType, precision: Precision) -> Option<Format> {
+    pub(crate) const fn of(dtype: DType, precision: Precision) -> Option<Format> {
         use Scales::{Half, Super};
         let (bits, has_min, n_scales, scales, offset) = match dtype {
             DType::Q4_0 => (4, false, 1, Half, 8),
@@ -54,7 +54,7 @@ impl Format {
             n_scales,
             scales,
             offset,
-            exact: precision == Precision::Exact,
+            exact: matches!(precision, Precision::Exact),
         })
     }
 
@@ -200,6 +200,7 @@ impl<'a> PackedRun<'a> {
 }
 
 /// Codes, scales and minimum of 32 elements of one row.
+#[cfg(test)]
 #[derive(Clone, Copy)]
 pub(super) struct Block32 {
     pub codes: [u8; 32],
@@ -211,6 +212,7 @@ pub(super) struct Block32 {
     pub min_step: i8,
 }
 
+#[cfg(test)]
 impl Block32 {
     pub(super) const ZERO: Block32 = Block32 {
         codes: [0; 32],
@@ -222,10 +224,12 @@ impl Block32 {
     };
 }
 
+#[cfg(test)]
 fn half_at(b: &[u8], at: usize) -> f16 {
     f16::from_le_bytes([b[at], b[at + 1]])
 }
 
+#[cfg(test)]
 fn split_nibbles(q: &[u8], codes: &mut [u8; 32]) {
     for i in 0..16 {
         codes[i] = q[i] & 15;
@@ -233,6 +237,7 @@ fn split_nibbles(q: &[u8], codes: &mut [u8; 32]) {
     }
 }
 
+#[cfg(test)]
 fn add_bits(q: &[u8], codes: &mut [u8; 32]) {
     let bits = u32::from_le_bytes([q[0], q[1], q[2], q[3]]);
     for (i, c) in codes.iter_mut().enumerate() {
@@ -241,7 +246,7 @@ fn add_bits(q: &[u8], codes: &mut [u8; 32]) {
 }
 
 /// 6-bit scale and minimum `j` of a Q4_K or Q5_K block.
-fn scale_min(s: &[u8], j: usize) -> (u8, u8) {
+pub(super) fn scale_min(s: &[u8], j: usize) -> (u8, u8) {
     if j < 4 {
         (s[j] & 63, s[j + 4] & 63)
     } else {
@@ -250,6 +255,7 @@ fn scale_min(s: &[u8], j: usize) -> (u8, u8) {
 }
 
 /// Decodes one block of the file into its runs of 32 elements.
+#[cfg(test)]
 pub(super) fn unpack(dtype: DType, b: &[u8], out: &mut [Block32]) {
     let mut one = Block32::ZERO;
     one.scales = [half_at(b, 0); 2];
@@ -280,6 +286,7 @@ pub(super) fn unpack(dtype: DType, b: &[u8], out: &mut [Block32]) {
     out[0] = one;
 }
 
+#[cfg(test)]
 fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
     let units = [half_at(b, 0), -half_at(b, 2)];
     let five = dtype == DType::Q5_K;
@@ -296,6 +303,7 @@ fn unpack_k(dtype: DType, b: &[u8], out: &mut [Block32]) {
     }
 }
 
+#[cfg(test)]
 fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
     let units = [half_at(b, 208), f16::ZERO];
     for (j, o) in out.iter_mut().enumerate().take(8) {
@@ -311,6 +319,7 @@ fn unpack_q6_k(b: &[u8], out: &mut [Block32]) {
 }
 
 /// Stores row `row` (0 to 15) of run `index` of a unit.
+#[cfg(test)]
 pub(super) fn store(format: Format, row: usize, index: usize, b: &Block32, unit: &mut [u8]) {
     let (runs, tail) = unit.split_at_mut(format.runs() * format.run_bytes());
     let run = &mut runs[index * format.run_bytes()..][..format.run_bytes()];
@@ -332,6 +341,7 @@ pub(super) fn store(format: Format, row: usize, index: usize, b: &Block32, unit:
     }
 }
 
+#[cfg(test)]
 fn store_codes(format: Format, row: usize, codes: &[u8; 32], run: &mut [u8]) {
     const LOW: u32 = 0x0f0f_0f0f;
     let words: [u32; 8] = std::array::from_fn(|g| {

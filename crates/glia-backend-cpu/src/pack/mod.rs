@@ -7,6 +7,7 @@ mod plan;
 mod region;
 #[cfg(test)]
 mod tests;
+mod units;
 
 use std::cell::Cell;
 use std::ops::Range;

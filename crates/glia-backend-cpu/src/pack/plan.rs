@@ -5,10 +5,12 @@ use std::ops::Range;
 use glia_core::quant::dequantize;
 use glia_core::{BackendError, DType, Precision, Shape};
 
-use super::format::{Block32, Format, store, unpack};
-use super::{ActForm, PackedMatrix, Store, coded};
+use super::format::Format;
+use super::{ActForm, PackedMatrix, Store, coded, units};
+use crate::isa::Isa;
 use crate::kernels::float::CHUNK_K;
 use crate::kernels::runs::Kind;
+use crate::simd::Level;
 
 /// How a matrix is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,31 +122,17 @@ impl Plan {
         if self.row_bytes == 0 || self.tile_bytes == 0 {
             return;
         }
+        let level = Level::of(Isa::detect());
         let rows = source.chunks(self.row_bytes * PackedMatrix::TILE);
         for (rows, tile) in rows.zip(out.chunks_exact_mut(self.tile_bytes)) {
             match self.form {
-                Form::Int(format) => self.fill_int(format, rows, tile),
+                Form::Int(_) => units::fill(level, self.dtype, rows, self.row_bytes, tile),
                 Form::Float(dtype) => match dtype.block_bytes() {
                     4 => transpose::<4>(rows, self.k, tile),
                     _ => transpose::<2>(rows, self.k, tile),
                 },
                 Form::Coded { .. } => coded::pack(self.dtype, rows, self.row_bytes, tile),
                 Form::Rows => {}
-            }
-        }
-    }
-
-    fn fill_int(&self, format: Format, rows: &[u8], tile: &mut [u8]) {
-        let (elems, size) = self.dtype.block();
-        let mut blocks = [Block32::ZERO; 8];
-        // A block of the file is a unit.
-        debug_assert_eq!(elems / 32, format.runs());
-        for (lane, row) in rows.chunks_exact(self.row_bytes).enumerate() {
-            for (raw, unit) in row.chunks_exact(size).zip(tile.chunks_exact_mut(format.unit_bytes())) {
-                unpack(self.dtype, raw, &mut blocks[..format.runs()]);
-                for (index, block) in blocks[..format.runs()].iter().enumerate() {
-                    store(format, lane, index, block, unit);
-                }
             }
         }
     }

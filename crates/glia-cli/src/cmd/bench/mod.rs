@@ -14,10 +14,13 @@ use crate::ui;
 /// More sequences than this would only be a way to run out of memory.
 const MAX_BATCH: usize = 1024;
 
-/// A line of the table: its name and its work, done once.
+/// Work that is done once and gives tokens per second.
+type Once<'a> = Box<dyn Fn(&Model) -> Result<f64, CliError> + 'a>;
+
+/// A line of the table: its name and its work.
 struct Test<'a> {
     name: String,
-    once: Box<dyn Fn(&Model) -> Result<f64, CliError> + 'a>,
+    once: Once<'a>,
 }
 
 struct Row {
