@@ -1,68 +1,110 @@
-//! Speed of packing and of packed products, one thread: the widths of a small model, one row and many.
+//! Products with weights of every dtype: one row as in decoding, 4 and 16 as with several sequences, 512 as in prefill.
+//! Through the executor, on as many threads as the process may use; `kernels` measures one thread.
 
-use std::hint::black_box;
+mod common;
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use glia_backend_cpu::isa::Isa;
-use glia_backend_cpu::pack::PackedMatrix;
-use glia_core::quant::quantize;
-use glia_core::{DType, Precision, Tensor};
+use std::cell::OnceCell;
+use std::collections::HashMap;
 
-fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
-    let values: Vec<f32> = (0..n * k).map(|i| ((i * 7919) % 2003) as f32 / 1001.0 - 1.0).collect();
-    let mut bytes = vec![0u8; dtype.size_bytes(n * k).expect("whole blocks")];
-    match dtype {
-        // No encoder: blocks of arbitrary codes; scales and units as F16 far from the odd values.
-        DType::Q4_K | DType::Q5_K | DType::Q6_K => {
-            bytes.iter_mut().enumerate().for_each(|(i, b)| *b = (i * 37 % 59) as u8);
-        }
-        _ => quantize(dtype, &values, &mut bytes).expect("a dtype with an encoder"),
-    }
-    Tensor::from_bytes(dtype, [n, k], &bytes).expect("the right length")
+use common::{Lab, Work};
+use criterion::Criterion;
+use glia_core::{CostValue, DType, Dim, Op, Shape, Traffic, ValueType};
+use glia_ir::GraphExecutor;
+
+const DTYPES: [DType; 20] = [
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::IQ3_S,
+    DType::IQ2_XS,
+    DType::IQ1_S,
+    DType::TQ2_0,
+    DType::MXFP4,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+];
+
+struct Product {
+    dtype: DType,
+    n: usize,
+    k: usize,
+    executor: OnceCell<GraphExecutor>,
 }
 
-fn products(c: &mut Criterion) {
-    let isa = Isa::detect();
-    for dtype in [
-        DType::Q4_0,
-        DType::Q4_1,
-        DType::Q5_0,
-        DType::Q8_0,
-        DType::Q4_K,
-        DType::Q6_K,
-        DType::F16,
-        DType::F32,
-    ] {
-        // 16 MiB or more, so that one row reads beyond the second-level cache.
-        let (n, k) = (16384, 2048);
-        let w = weight(dtype, n, k);
-        let packed = PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs");
+impl Product {
+    fn new(dtype: DType, n: usize, k: usize) -> Product {
+        Product {
+            dtype,
+            n,
+            k,
+            executor: OnceCell::new(),
+        }
+    }
+
+    fn work(&self, m: usize) -> Work {
+        let value = |dtype, dims: [usize; 2], traffic| CostValue {
+            dtype,
+            shape: Shape::new(&dims),
+            traffic,
+        };
+        let x = value(DType::F32, [m, self.k], Traffic::Activation);
+        let w = value(self.dtype, [self.n, self.k], Traffic::Weight);
+        let y = value(DType::F32, [m, self.n], Traffic::Activation);
+        let cost = Op::MatMul.cost(&[x, w], &[y]);
+        Work {
+            bytes: cost.bytes(),
+            ops: cost.ops,
+            int8: self.dtype.is_quantized(),
+        }
+    }
+
+    fn make(&self, lab: &Lab) -> GraphExecutor {
+        let (dtype, n, k) = (self.dtype, self.n, self.k);
+        let weights = HashMap::from([("w".to_owned(), common::weight(dtype, n, k))]);
+        lab.executor(DType::F16, weights, |b| {
+            let x = b.input("x", ValueType::new(DType::F32, [Dim::T, k.into()]))?;
+            let w = b.weight("w", ValueType::fixed(dtype, &[n, k]))?;
+            b.matmul("product", x, w, None)
+        })
+    }
+}
+
+fn products(c: &mut Criterion, lab: &Lab) {
+    for dtype in DTYPES {
         let mut group = c.benchmark_group(dtype.name());
-        group.sample_size(10);
-        group.throughput(Throughput::Bytes(w.size_bytes() as u64));
-        group.bench_function("pack", |b| {
-            b.iter(|| PackedMatrix::pack(&w, Precision::Fast, isa).expect("packs"))
-        });
-        for m in [1, 8, 16, 96] {
-            let x: Vec<f32> = (0..m * k).map(|i| ((i * 31) % 199) as f32 / 99.0 - 1.0).collect();
-            let mut acts = vec![0u8; m * packed.act_row_bytes()];
-            packed.prepare(&x, m, &mut acts);
-            let mut out = vec![0f32; m * n];
-            if m == 1 {
-                group.throughput(Throughput::Bytes(packed.size_bytes() as u64));
-            } else {
-                group.throughput(Throughput::Elements((2 * m * n * k) as u64));
-            }
-            group.bench_function(format!("rows-{m}"), |b| {
-                // SAFETY: `out` holds `m` rows of `n` and nobody else touches it.
-                b.iter(|| unsafe {
-                    packed.run(black_box(&acts), m, 0..packed.n_tiles(), None, out.as_mut_ptr(), n);
+        // Large enough to come from memory in every dtype, then small enough for 512 rows to be quick.
+        let (mut large, mut small) = (Product::new(dtype, 16384, 4096), Product::new(dtype, 2048, 2048));
+        for (product, m) in [(&mut large, 1), (&mut small, 512)] {
+            let rows: &[usize] = if m == 1 { &[1, 4, 16] } else { &[512] };
+            for &m in rows {
+                let x = [("x", common::tensor(&[m, product.k]))];
+                let work = product.work(m);
+                lab.measure(&mut group, &format!("rows-{m}"), work, || {
+                    if product.executor.get().is_none() {
+                        let _ = product.executor.set(product.make(lab));
+                    }
+                    let executor = product.executor.get_mut().expect("just made");
+                    executor.run(&x).expect("a product");
+                    executor.reset();
                 });
-            });
+            }
         }
         group.finish();
     }
 }
 
-criterion_group!(benches, products);
-criterion_main!(benches);
+fn main() {
+    let mut criterion = Lab::criterion();
+    products(&mut criterion, &Lab::new(0));
+    criterion.final_summary();
+}

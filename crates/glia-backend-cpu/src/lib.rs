@@ -14,6 +14,7 @@
 
 mod arena;
 mod backend;
+pub mod ceiling;
 mod error;
 pub mod isa;
 mod kernel;

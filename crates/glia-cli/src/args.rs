@@ -32,10 +32,17 @@ pub enum Command {
     Inspect(InspectArgs),
     /// Measure speed: prefill, decode and batched decode, in tokens per second.
     Bench(BenchArgs),
+    /// Show where the time of a forward goes: per op and per layer, beside what the machine allows.
+    #[command(after_help = "Examples:
+  glia profile model.gguf                               tables
+  glia profile model.gguf --html profile.html           bars, roofline and timeline in one file
+  glia profile model.gguf --prefill 0 --depth 2048      decoding behind a long prompt
+  glia profile model.gguf --trace trace.json            for chrome://tracing or ui.perfetto.dev")]
+    Profile(Box<ProfileArgs>),
     /// Measure how well a model predicts a text.
     Perplexity(PerplexityArgs),
     /// List backends and what they run on.
-    Devices,
+    Devices(DevicesArgs),
 }
 
 /// Weights' and activations' precision.
@@ -280,6 +287,45 @@ pub struct BenchArgs {
     /// How to run.
     #[command(flatten)]
     pub engine: EngineArgs,
+}
+
+/// `glia profile`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ProfileArgs {
+    /// The model.
+    pub model: OsString,
+    /// Tokens of the prefill; 0 leaves it out.
+    #[arg(long, default_value_t = 512, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub prefill: usize,
+    /// Tokens to decode; 0 leaves it out.
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub decode: usize,
+    /// Tokens already in the context when decoding begins.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    pub depth: usize,
+    /// Write a trace that chrome://tracing and Perfetto read.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Write a report with pictures: one HTML file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Print one JSON object: `model`, `machine`, `ceiling`, `phases` with `ops` and `layers`.
+    #[arg(long)]
+    pub json: bool,
+    /// Do not measure what the machine allows, which takes about a second and up to 512 MiB.
+    #[arg(long)]
+    pub no_ceiling: bool,
+    /// How to run.
+    #[command(flatten)]
+    pub engine: EngineArgs,
+}
+
+/// `glia devices`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DevicesArgs {
+    /// Measure what the machine allows: reading memory, int8 and f32 arithmetic. Takes about a second and up to 512 MiB.
+    #[arg(long)]
+    pub measure: bool,
 }
 
 /// `glia perplexity`.

@@ -22,8 +22,9 @@ fn main() -> std::process::ExitCode {
         args::Command::Run(args) => cmd::run::run(&args),
         args::Command::Inspect(args) => cmd::inspect::run(&args),
         args::Command::Bench(args) => cmd::bench::run(&args),
+        args::Command::Profile(args) => cmd::profile::run(&args),
         args::Command::Perplexity(args) => cmd::perplexity::run(&args),
-        args::Command::Devices => cmd::devices::run(),
+        args::Command::Devices(args) => cmd::devices::run(&args),
     };
     match outcome {
         Ok(()) => exit::OK.into(),

@@ -175,6 +175,7 @@ fn output_that_nobody_reads_ends_the_program_quietly() {
         &["inspect", "demo"],
         &["devices"],
         &["bench", "demo", "--prefill", "2", "--decode", "0", "--reps", "1"],
+        &["profile", "demo", "--prefill", "2", "--decode", "0", "--no-ceiling"],
         &["run", "-m", "demo", "--raw", "-p", "a", "-n", "2"],
     ] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_glia"))
@@ -227,7 +228,7 @@ fn paths_need_not_be_utf8() {
 /// Help is read by people: changes of it should be seen.
 #[test]
 fn help_texts() {
-    for command in ["run", "inspect", "bench", "perplexity"] {
+    for command in ["run", "inspect", "bench", "profile", "perplexity", "devices"] {
         insta::assert_snapshot!(format!("help_{command}"), out(glia(&[command, "-h"], b"")));
     }
     insta::assert_snapshot!("help", out(glia(&["--help"], b"")));

@@ -46,7 +46,8 @@ pub use dtype::DType;
 pub use error::BackendError;
 pub use interpret::{InterpretedProgram, interpreter_runs, read_indices, read_ints};
 pub use op::{
-    Binary, Decomposition, Gate, Op, OpParseError, Operand, Part, Rope, RopePairing, Sdpa, StateKind, StateSpec, Unary,
+    Binary, Cost, CostValue, Decomposition, Gate, Op, OpParseError, Operand, Part, Rope, RopePairing, Sdpa, StateKind,
+    StateSpec, Traffic, Unary,
 };
 pub use segment::{ConstId, InputRole, Instr, Segment, Slot, SlotId, StateDef, StateId, ValueDef, ValueId, ValueKind};
 pub use shape::{MAX_RANK, Shape};

@@ -33,8 +33,8 @@ pub mod pass;
 pub mod plan;
 
 pub use exec::{
-    ExecConfig, ExecError, ExecStats, GraphExecutor, NonFinite, Outputs, Passes, RunOptions, Session, WantedRows,
-    WeightError, WeightSource,
+    ExecConfig, ExecError, ExecStats, GraphExecutor, NodeTime, NonFinite, Outputs, Passes, RunOptions, Session,
+    StepStats, WantedRows, WeightError, WeightSource,
 };
 pub use graph::{Graph, GraphBuilder, GraphError, Node, NodeId, Output, Value, ValueSource, Vid};
 pub use plan::{MemoryPlan, Plan, PlanError, PlanLimits};

@@ -4,9 +4,10 @@ mod toy;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 
 use glia_core::{BackendError, Binary, CancelToken, DType, Dim, Op, Symbol, Tensor, ValueType};
-use glia_ir::{ExecConfig, ExecError, GraphBuilder, NonFinite, RunOptions, Session, WantedRows};
+use glia_ir::{ExecConfig, ExecError, GraphBuilder, NodeId, NonFinite, RunOptions, Session, WantedRows};
 use toy::{FAULTS, Fault, Toy, VOCAB, executor, floats, ids, model, prepare};
 
 const PROMPT: [i32; 7] = [3, 1, 4, 1, 5, 9, 2];
@@ -400,10 +401,29 @@ fn profiles_name_ops_and_nodes() {
     assert!(stats.per_node_ms.iter().any(|(name, _)| name == "layers.1.sdpa"));
     let sum: f64 = stats.per_node_ms.iter().map(|(_, ms)| ms).sum();
     assert!(sum > 0.0 && sum <= stats.total_ms);
+    // Steps lie in the run one after the other, nodes in their step, and each has a cost.
+    let mut at = Duration::ZERO;
+    for (step, (t, p)) in stats.steps.iter().zip([(4, 0), (3, 4)]) {
+        assert_eq!((step.sizes.t, step.sizes.p, step.seqs.len()), (t, p, 1));
+        assert!(step.start >= at && !step.nodes.is_empty());
+        at = step.start;
+        for node in &step.nodes {
+            assert!(node.start >= at, "{node:?}");
+            at = node.start + node.time;
+        }
+        assert!(at <= step.start + step.time);
+        for (id, node) in ex.graph().iter_nodes() {
+            let cost = step.cost(ex.plan(), id).unwrap();
+            assert_eq!(cost.bytes() == 0, node.op.is_view(), "{}", node.name);
+        }
+        assert_eq!(step.cost(ex.plan(), NodeId(u32::MAX)), None);
+    }
+    assert!(at.as_secs_f64() * 1e3 <= stats.total_ms);
 
     let mut quiet = executor(&Toy::new(), ExecConfig::default());
     quiet.run(&[("input_ids", ids(&PROMPT))]).unwrap();
     assert!(quiet.stats().total_ms == 0.0 && quiet.stats().per_op_ms.is_empty());
+    assert!(quiet.stats().steps.is_empty());
 }
 
 #[test]

@@ -19,6 +19,9 @@ pub use busy::spin;
 /// What to measure.
 #[derive(clap::Args)]
 pub struct Args {
+    /// Run only the criterion benches whose name holds this, such as `q4_k` or `rows-512`
+    #[arg(conflicts_with = "model")]
+    name: Option<String>,
     /// Measure whole models; without it the criterion benches run
     #[arg(long, value_name = "FILE", num_args = 1..)]
     model: Vec<PathBuf>,
@@ -70,7 +73,9 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 /// Measures and prints.
 pub fn run(args: &Args) -> Outcome {
     if args.model.is_empty() {
-        return sh::run(sh::cargo(&["bench", "--workspace"]));
+        let mut bench = sh::cargo(&["bench", "--workspace", "--bench", "*"]);
+        bench.args(args.name.iter().flat_map(|name| ["--", name]));
+        return sh::run(bench);
     }
     if args.start {
         start::run(args)

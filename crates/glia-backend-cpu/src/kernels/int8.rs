@@ -68,7 +68,7 @@ pub(crate) fn quantize_panel(isa: Isa, x: &[f32], rows: usize, format: Format, o
             Isa::Avx512Vnni => unsafe { super::avx512::quantize::row(x, (row, rows), format, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Isa::Avx2Vnni | Isa::Avx2 => unsafe { quantize_avx2(x, (row, rows), format, out) },
+            Isa::Avx2 | Isa::Avx2Vnni => unsafe { quantize_avx2(x, (row, rows), format, out) },
             _ => quantize(x, (row, rows), format, out),
         }
     }
@@ -121,6 +121,7 @@ pub(crate) fn tiles(
     m: usize,
     put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut each = tiles.chunks_exact(tile_bytes).enumerate();
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::Avx512Vnni && m >= WIDE_ROWS {

@@ -143,12 +143,6 @@ impl<'a> PackedRun<'a> {
         })
     }
 
-    /// Codes, scales and minima as they are stored.
-    #[inline(always)]
-    pub(crate) fn bytes(&self) -> &'a [u8] {
-        self.run
-    }
-
     /// Scales `s` of the 16 rows.
     #[inline(always)]
     pub(crate) fn scales(&self, s: usize) -> [f32; 16] {

@@ -97,7 +97,7 @@ fn every_dtype_and_isa_agrees_with_f64() {
                     let same = mapped.matmul(&x, 29, Some(&bias)).unwrap();
                     assert_eq!(bits(&same), bits(&got), "{what}: mapped");
                     check(&values, &x, &bias, k, &got, p.act(), &what);
-                    for m in (1..29).filter(|m| n < 16 || [1, 2, 3, 7, 12, 13, 24].contains(m)) {
+                    for m in (1..29).filter(|m| n < 16 || [1, 2, 3, 7, 13, 24].contains(m)) {
                         let few = p.matmul(&x[..m * k], m, Some(&bias)).unwrap();
                         assert_eq!(bits(&few), bits(&got[..m * n]), "{what}: {m} rows");
                     }

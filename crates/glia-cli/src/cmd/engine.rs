@@ -86,8 +86,17 @@ pub fn open_timed(
     offline: bool,
     ctx: usize,
 ) -> Result<(Model, Duration), CliError> {
+    open_with(spec, options(engine, ctx)?, offline, ctx)
+}
+
+/// As [`open_timed`], with the library's options.
+pub fn open_with(
+    spec: Option<&OsStr>,
+    options: Options,
+    offline: bool,
+    ctx: usize,
+) -> Result<(Model, Duration), CliError> {
     let start = Instant::now();
-    let options = options(engine, ctx)?;
     let located = locate(spec, offline)?;
     let bar = ui::spinner("loading the model");
     let file = open_file(&located, &options)?;

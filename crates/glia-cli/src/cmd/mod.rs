@@ -5,6 +5,7 @@ pub mod devices;
 pub mod engine;
 pub mod inspect;
 pub mod perplexity;
+pub mod profile;
 pub mod run;
 pub mod text;
 pub mod timings;

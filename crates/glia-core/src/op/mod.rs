@@ -1,9 +1,11 @@
 //! The op vocabulary: what a graph node can compute. Arity, names and state live here, shape rules in [`infer`].
 
+mod cost;
 mod decompose;
 mod infer;
 mod text;
 
+pub use cost::{Cost, CostValue, Traffic};
 pub use decompose::{Decomposition, Operand, Part};
 pub use text::OpParseError;
 

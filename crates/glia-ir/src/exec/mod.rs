@@ -17,7 +17,7 @@ pub use config::{ExecConfig, NonFinite, Passes, RunOptions, WantedRows};
 pub use error::ExecError;
 pub use outputs::Outputs;
 pub use session::Session;
-pub use stats::ExecStats;
+pub use stats::{ExecStats, NodeTime, StepStats};
 pub use weights::{WeightError, WeightSource};
 
 use std::sync::Arc;

@@ -137,7 +137,7 @@ pub(super) fn run_all(
     let mut states = shared.pool.lock();
     states.begin(runs.iter().map(|r| (r.seq, r.past)));
     for pieces in &steps {
-        let mut step = StepRun::new(shared, &runs, pieces, options);
+        let mut step = StepRun::new(shared, &runs, pieces, options, started);
         // A backend that panics fails the step like one that returns an error.
         let ran = catch_unwind(AssertUnwindSafe(|| step.run(&mut states, &mut stats)));
         let ran = ran.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic).into()));

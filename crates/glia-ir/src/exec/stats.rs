@@ -1,8 +1,12 @@
 //! Times of a profiled run.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use glia_core::{OpTime, Segment};
+use glia_core::{Cost, OpTime, Segment, Sizes};
+
+use crate::graph::NodeId;
+use crate::plan::Plan;
 
 /// Where the time of a run went. Filled when [`ExecConfig::profile`](super::ExecConfig) is on, else all zero.
 #[derive(Clone, Debug, Default)]
@@ -22,11 +26,56 @@ pub struct ExecStats {
     pub n_steps: usize,
     /// Tokens of all sequences.
     pub n_tokens: usize,
+    /// Each step, with the times of its nodes.
+    pub steps: Vec<StepStats>,
+}
+
+/// One step of a profiled run.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct StepStats {
+    /// When it began, since the run did.
+    pub start: Duration,
+    /// How long it took, outputs checked and returned.
+    pub time: Duration,
+    /// Sizes of the whole step.
+    pub sizes: Sizes,
+    /// Sizes of each of its sequences.
+    pub seqs: Vec<Sizes>,
+    /// Times of nodes in the order in which they ended. A node that runs in several parts has several; views have none.
+    pub nodes: Vec<NodeTime>,
+}
+
+/// Time of a node of the planned graph, or of one part of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NodeTime {
+    /// The node of [`GraphExecutor::graph`](super::GraphExecutor::graph).
+    pub node: NodeId,
+    /// When it began, since the run did.
+    pub start: Duration,
+    /// How long it took.
+    pub time: Duration,
+}
+
+impl StepStats {
+    /// The least that a node moves and computes in this step; `None` for a node that the plan does not have.
+    pub fn cost(&self, plan: &Plan, node: NodeId) -> Option<Cost> {
+        let region = plan
+            .regions
+            .iter()
+            .find(|r| (r.nodes.0..r.nodes.1).contains(&node.index()))?;
+        let instr = region.segment.instrs.get(node.index() - region.nodes.0)?;
+        region
+            .segment
+            .cost(instr, &self.sizes, &self.seqs, plan.limits.kv_dtypes)
+    }
 }
 
 impl ExecStats {
-    /// Adds the times of a segment's step; `first_node` numbers its first instruction among all.
-    pub(super) fn add(&mut self, segment: &Segment, first_node: usize, times: &[OpTime]) {
+    /// Adds the times of a segment's part of the last step. `first_node` numbers its first instruction among all,
+    /// `offset` is when the part began, since the run did.
+    pub(super) fn add(&mut self, segment: &Segment, first_node: usize, offset: Duration, times: &[OpTime]) {
         for time in times {
             let Some(instr) = segment.instrs.get(time.instr) else {
                 continue;
@@ -43,6 +92,14 @@ impl ExecStats {
             }
             node.1 += ms;
             self.device_clock |= time.device_clock;
+            if let Some(step) = self.steps.last_mut() {
+                step.nodes.push(NodeTime {
+                    // As many as a graph has nodes, which are numbered so.
+                    node: NodeId(at as u32),
+                    start: offset.saturating_add(time.start),
+                    time: time.time,
+                });
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! One step: the regions of the plan in order, tensors carried over their borders, outputs brought to the host and
 //! checked. Commits nothing.
 
+use std::time::Instant;
+
 use glia_core::{Dim, MemorySpace, ProfileSink, SeqRows, Sizes, Step, Tensor, ValueType};
 
 use super::outputs::{cut_rows, first_non_finite, join_rows};
@@ -8,7 +10,7 @@ use super::pool::States;
 use super::prepare::Shared;
 use super::schedule::Piece;
 use super::session::Run;
-use super::{ExecError, ExecStats, NonFinite, RunOptions};
+use super::{ExecError, ExecStats, NonFinite, RunOptions, StepStats};
 use crate::graph::ValueSource;
 use crate::plan::Region;
 
@@ -30,10 +32,18 @@ pub(super) struct StepRun<'a> {
     sizes: Sizes,
     wires: Vec<Option<Carried>>,
     n_copies: usize,
+    /// When the run began, where it is profiled.
+    began: Option<Instant>,
 }
 
 impl<'a> StepRun<'a> {
-    pub fn new(shared: &'a Shared, runs: &'a [Run], pieces: &'a [Piece], options: &'a RunOptions) -> StepRun<'a> {
+    pub fn new(
+        shared: &'a Shared,
+        runs: &'a [Run],
+        pieces: &'a [Piece],
+        options: &'a RunOptions,
+        began: Option<Instant>,
+    ) -> StepRun<'a> {
         let (mut rows, mut wanted) = (Vec::with_capacity(pieces.len()), Vec::new());
         let mut first_row = 0;
         for piece in pieces {
@@ -64,7 +74,23 @@ impl<'a> StepRun<'a> {
             sizes,
             wires: vec![None; shared.plan.wires.len()],
             n_copies: 0,
+            began,
         }
+    }
+
+    /// Sizes of the step as each of its sequences sees them.
+    fn seq_sizes(&self) -> Vec<Sizes> {
+        let of = |rows: &SeqRows| {
+            let (first, end) = (rows.first_row as u32, (rows.first_row + rows.n_rows) as u32);
+            Sizes {
+                t: rows.n_rows,
+                p: rows.pos,
+                r: self.wanted.iter().filter(|&&w| (first..end).contains(&w)).count(),
+                n: 1,
+                s: self.sizes.s,
+            }
+        };
+        self.rows.iter().map(of).collect()
     }
 
     /// For each piece, its declared outputs.
@@ -76,6 +102,15 @@ impl<'a> StepRun<'a> {
         for (wire, tensor) in &self.shared.returned_weights {
             self.wires[*wire] = Some(Carried::on_host(tensor.clone()));
         }
+        let entered = self.began.map(|began| (began, Instant::now()));
+        if let Some((began, now)) = entered {
+            stats.steps.push(StepStats {
+                start: now.saturating_duration_since(began),
+                sizes: self.sizes,
+                seqs: self.seq_sizes(),
+                ..StepStats::default()
+            });
+        }
         let mut first_node = 0;
         for (i, region) in self.shared.plan.regions.iter().enumerate() {
             let inputs = region
@@ -85,17 +120,21 @@ impl<'a> StepRun<'a> {
                 .collect::<Result<Vec<_>, _>>()?;
             let mut step = Step::new(&self.rows, &inputs, &self.wanted);
             step.cancel = self.options.cancel.as_ref();
-            let sink = self.shared.config.profile.then(ProfileSink::default);
+            let sink = self.began.map(|_| ProfileSink::default());
             step.profile = sink.as_ref();
             let outputs = states.programs[i].run(&step)?;
-            if let Some(sink) = sink {
-                stats.add(&region.segment, first_node, &sink.take());
+            if let (Some(sink), Some(began)) = (sink, self.began) {
+                let offset = sink.began().saturating_duration_since(began);
+                stats.add(&region.segment, first_node, offset, &sink.take());
             }
             first_node += region.segment.instrs.len();
             self.put(region, outputs)?;
         }
         let outputs = self.host_outputs()?;
         stats.n_copies += self.n_copies;
+        if let (Some((_, entered)), Some(step)) = (entered, stats.steps.last_mut()) {
+            step.time = entered.elapsed();
+        }
         Ok(outputs)
     }
 

@@ -1,7 +1,7 @@
 //! Sequences of a model: feed ids, one sequence or several at once, and get logits.
 
 use glia_core::{CancelToken, Tensor};
-use glia_ir::{ExecError, Outputs, RunOptions, Session};
+use glia_ir::{ExecError, ExecStats, Outputs, RunOptions, Session};
 
 use super::{Model, ModelError};
 
@@ -46,6 +46,12 @@ impl<'m> ModelSession<'m> {
     ) -> Result<Tensor, ModelError> {
         let ran = self.session.run_with(&[input(ids)?], &run_options(wanted, cancel));
         Ok(logits(ran.map_err(|e| self.model.run_error(e))?))
+    }
+
+    /// Where the time of the last [`feed`](ModelSession::feed) went, with
+    /// [`Options::profile`](super::Options::profile).
+    pub fn stats(&self) -> &ExecStats {
+        self.session.stats()
     }
 
     /// Shortens the sequence; returns the length reached, at most `len`.

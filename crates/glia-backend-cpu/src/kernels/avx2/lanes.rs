@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::ops::Range;
 
+use crate::kernels::int8::ACT_BLOCK;
 use crate::kernels::lanes::{BITS_4, BITS_5, BITS_6, BITS_8, F16, F32, Lanes};
 
 /// AVX2, FMA and F16C.
@@ -95,7 +96,6 @@ const fn groups_in_16_bits(codes: u8) -> usize {
 unsafe fn dots_plain<const M: usize, const CODES: u8>(
     w: *const u8,
     a: *const u8,
-    row_bytes: usize,
     start: usize,
     halves: Range<usize>,
 ) -> [Ints; M] {
@@ -105,7 +105,7 @@ unsafe fn dots_plain<const M: usize, const CODES: u8>(
         let mut sums = [[zero; 2]; M];
         if CODES != BITS_8 {
             for r in 0..M {
-                sums[r] = [splat(a.add(r * row_bytes + start)); 2];
+                sums[r] = [splat(a.add(r * ACT_BLOCK + start)); 2];
             }
         }
         let mut pairs = [[zero; 2]; M];
@@ -121,7 +121,7 @@ unsafe fn dots_plain<const M: usize, const CODES: u8>(
             }
             let last = (g + 1).is_multiple_of(groups_in_16_bits(CODES)) || g + 1 == halves.end * 4;
             for r in 0..M {
-                let four = splat(a.add(r * row_bytes + g * 4));
+                let four = splat(a.add(r * ACT_BLOCK + g * 4));
                 for half in 0..2 {
                     let signed = if CODES == BITS_8 {
                         _mm256_sign_epi8(four, signs[half])
@@ -167,6 +167,18 @@ macro_rules! floats {
                 [
                     _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(low))),
                     _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(high))),
+                ]
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bytes(at: *const u8) -> Floats {
+            // SAFETY: the caller promises 16 bytes.
+            unsafe {
+                let (low, high) = (_mm_loadl_epi64(at.cast()), _mm_loadl_epi64(at.add(8).cast()));
+                [
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low)),
+                    _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high)),
                 ]
             }
         }
@@ -238,12 +250,11 @@ impl Lanes for Plain {
     unsafe fn dots<const M: usize, const CODES: u8>(
         w: *const u8,
         a: *const u8,
-        row_bytes: usize,
         start: usize,
         halves: Range<usize>,
     ) -> [Ints; M] {
         // SAFETY: as the caller promises.
-        unsafe { dots_plain::<M, CODES>(w, a, row_bytes, start, halves) }
+        unsafe { dots_plain::<M, CODES>(w, a, start, halves) }
     }
 }
 
@@ -256,7 +267,6 @@ macro_rules! vnni {
             unsafe fn dots<const M: usize, const CODES: u8>(
                 w: *const u8,
                 a: *const u8,
-                row_bytes: usize,
                 start: usize,
                 halves: Range<usize>,
             ) -> [Ints; M] {
@@ -264,12 +274,12 @@ macro_rules! vnni {
                 unsafe {
                     let mut sums = [[_mm256_setzero_si256(); 2]; M];
                     for r in 0..M {
-                        sums[r] = [splat(a.add(r * row_bytes + start)); 2];
+                        sums[r] = [splat(a.add(r * ACT_BLOCK + start)); 2];
                     }
                     for g in halves.start * 4..halves.end * 4 {
                         let codes = codes::<CODES>(w, g);
                         for r in 0..M {
-                            let four = splat(a.add(r * row_bytes + g * 4));
+                            let four = splat(a.add(r * ACT_BLOCK + g * 4));
                             sums[r] = [$dot(sums[r][0], codes[0], four), $dot(sums[r][1], codes[1], four)];
                         }
                     }

@@ -62,7 +62,7 @@ pub(in crate::kernels) fn float_tiles(
     unsafe { float::tiles::<Plain>(dtype, tiles, k, acts, m, put) }
 }
 
-/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums.
+/// Adds the products of `runs` and as many prepared blocks of each row of a panel of `width` to the row's sums.
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.

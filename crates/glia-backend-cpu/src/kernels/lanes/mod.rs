@@ -11,10 +11,11 @@ pub(in crate::kernels) const F32: u8 = 0;
 pub(in crate::kernels) const F16: u8 = 1;
 pub(in crate::kernels) const BF16: u8 = 2;
 
-/// Nibbles, and the codes' upper bits in planes.
+/// Nibbles.
 pub(in crate::kernels) const BITS_4: u8 = 4;
+/// Nibbles, and the codes' fifth bits in a plane.
 pub(in crate::kernels) const BITS_5: u8 = 5;
-/// Nibbles, and planes of the codes' two upper bits.
+/// Nibbles, and the codes' upper two bits in planes: four groups share one.
 pub(in crate::kernels) const BITS_6: u8 = 6;
 /// Bytes of any value, 128 above the numbers that they stand for.
 pub(in crate::kernels) const BITS_8: u8 = 8;
@@ -34,6 +35,9 @@ pub(in crate::kernels) trait Lanes {
 
     /// 16 numbers stored as `D` ([`F32`], [`F16`] or [`BF16`]), from any address.
     unsafe fn load<const D: u8>(at: *const u8) -> Self::Floats;
+
+    /// 16 signed bytes as numbers, from any address.
+    unsafe fn load_bytes(at: *const u8) -> Self::Floats;
 
     /// The lanes in memory.
     unsafe fn store(values: Self::Floats) -> [f32; 16];
@@ -56,15 +60,14 @@ pub(in crate::kernels) trait Lanes {
     /// `a * x + c`, rounded once.
     unsafe fn fused_by(a: Self::Floats, x: f32, c: Self::Floats) -> Self::Floats;
 
-    /// Dots of the codes of a block at `w` with `M` rows of signed bytes at `a`, `a + row_bytes`, ..., over the 16
-    /// columns of k of each of `halves` (of 32 columns).
+    /// Dots of the codes of a run at `w` with `M` rows of signed bytes, [`ACT_BLOCK`](super::int8::ACT_BLOCK) apart from
+    /// `a` on, over the 16 columns of k of each of `halves` (of 32 columns).
     ///
     /// Sums begin with the integer `start` bytes after each row's `a`; for [`BITS_8`] that must be -128 times the sum
     /// of the row's bytes, so that codes may be taken as signed and the start left out.
     unsafe fn dots<const M: usize, const CODES: u8>(
         w: *const u8,
         a: *const u8,
-        row_bytes: usize,
         start: usize,
         halves: std::ops::Range<usize>,
     ) -> [Self::Ints; M];

@@ -24,13 +24,12 @@ pub(in crate::kernels) unsafe fn add<L: Lanes>(
     width: usize,
     sums: &mut [[f32; 16]],
 ) {
-    let Some(last) = sums.len().checked_sub(1) else { return };
-    assert!(last < width && acts.len() >= (runs.len().saturating_sub(1) * width + last + 1) * ACT_BLOCK);
+    assert!(sums.len() <= width && acts.len() >= runs.len() * width * ACT_BLOCK);
     let mut row = 0;
     while row < sums.len() {
-        let acts = &acts[row * ACT_BLOCK..];
+        let acts = acts[row * ACT_BLOCK..].as_ptr();
         let sums = &mut sums[row..];
-        // SAFETY: `acts` has a block for every run of as many rows as there are sums.
+        // SAFETY: from `acts` on lie a panel's blocks for every run, of as many rows as there are sums.
         row += unsafe {
             match sums.len() {
                 ROWS.. => rows::<L, ROWS>(kind, runs, acts, width, sums),
@@ -44,12 +43,12 @@ pub(in crate::kernels) unsafe fn add<L: Lanes>(
 /// `M` rows. Returns `M`.
 ///
 /// # Safety
-/// As of [`add`]; `acts` must have a block for every run of `M` rows of a panel of `width`.
+/// As of [`add`]; `acts` must be the first of `M` rows of a panel with blocks for every run.
 #[inline(always)]
 unsafe fn rows<L: Lanes, const M: usize>(
     kind: Kind,
     runs: &[Run],
-    acts: &[u8],
+    acts: *const u8,
     width: usize,
     sums: &mut [[f32; 16]],
 ) -> usize {
@@ -61,10 +60,8 @@ unsafe fn rows<L: Lanes, const M: usize>(
             acc[r] = load(&sums[r]);
         }
         for (b, run) in runs.iter().enumerate() {
-            let a = acts.as_ptr().add(b * width * ACT_BLOCK);
-            let dots = |half: usize| {
-                L::dots::<M, BITS_8>(run.codes.as_ptr().cast(), a, ACT_BLOCK, 36 + half * 4, half..half + 1)
-            };
+            let a = acts.add(b * width * ACT_BLOCK);
+            let dots = |half: usize| L::dots::<M, BITS_8>(run.codes.as_ptr().cast(), a, 36 + half * 4, half..half + 1);
             let scale = |r: usize| a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned();
             let (first, second) = (dots(0), dots(1));
             let scales = load(&run.scales[0]);

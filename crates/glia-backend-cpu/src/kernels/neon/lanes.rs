@@ -4,6 +4,7 @@ use std::arch::aarch64::*;
 use std::ops::Range;
 
 use super::instructions::{sdot, usdot, usmmla, widen_f16};
+use crate::kernels::int8::ACT_BLOCK;
 use crate::kernels::lanes::{BITS_5, BITS_6, BITS_8, F16, F32, Lanes};
 
 /// NEON with dot products.
@@ -105,12 +106,12 @@ macro_rules! dot_group {
 /// # Safety
 /// As of [`Lanes::dots`].
 #[inline(always)]
-unsafe fn activations<const M: usize>(a: *const u8, row_bytes: usize, half: usize) -> [int8x16_t; M] {
+unsafe fn activations<const M: usize>(a: *const u8, half: usize) -> [int8x16_t; M] {
     // SAFETY: as the caller promises.
     unsafe {
         let mut sixteen = [vdupq_n_s8(0); M];
         for r in 0..M {
-            sixteen[r] = vld1q_s8(a.add(r * row_bytes + half * 16).cast());
+            sixteen[r] = vld1q_s8(a.add(r * ACT_BLOCK + half * 16).cast());
         }
         sixteen
     }
@@ -155,7 +156,6 @@ unsafe fn add_eight<const M: usize, const CODES: u8>(
     sums: &mut [[int32x4_t; 8]; M],
     w: *const u8,
     a: *const u8,
-    row_bytes: usize,
     g: usize,
 ) {
     // SAFETY: groups and rows lie within what the caller promised.
@@ -169,7 +169,7 @@ unsafe fn add_eight<const M: usize, const CODES: u8>(
             columns[v * 2 + 1] = vreinterpretq_u8_u32(vzip2q_u32(low, high));
         }
         for pair in 0..M / 2 {
-            let eight = |r: usize| vld1_s8(a.add((pair * 2 + r) * row_bytes + g * 4).cast());
+            let eight = |r: usize| vld1_s8(a.add((pair * 2 + r) * ACT_BLOCK + g * 4).cast());
             let two = vcombine_s8(eight(0), eight(1));
             for c in 0..8 {
                 sums[pair][c] = usmmla(sums[pair][c], columns[c], two);
@@ -184,7 +184,6 @@ unsafe fn add_eight<const M: usize, const CODES: u8>(
 unsafe fn dots_of_pairs<const M: usize, const CODES: u8>(
     w: *const u8,
     a: *const u8,
-    row_bytes: usize,
     start: usize,
     halves: Range<usize>,
 ) -> [Ints; M] {
@@ -193,13 +192,13 @@ unsafe fn dots_of_pairs<const M: usize, const CODES: u8>(
         // Two rows by two columns in a register: (column 0, row 0), (0, 1), (1, 0), (1, 1).
         let mut sums = [[vdupq_n_s32(0); 8]; M];
         for pair in 0..M / 2 {
-            let start = |r: usize| a.add((pair * 2 + r) * row_bytes + start).cast::<i32>().read_unaligned();
+            let start = |r: usize| a.add((pair * 2 + r) * ACT_BLOCK + start).cast::<i32>().read_unaligned();
             let two = vset_lane_s32::<1>(start(1), vdup_n_s32(start(0)));
             sums[pair] = [vcombine_s32(two, two); 8];
         }
         each_half!(halves, HALF, {
-            add_eight::<M, CODES>(&mut sums, w, a, row_bytes, HALF * 4);
-            add_eight::<M, CODES>(&mut sums, w, a, row_bytes, HALF * 4 + 2);
+            add_eight::<M, CODES>(&mut sums, w, a, HALF * 4);
+            add_eight::<M, CODES>(&mut sums, w, a, HALF * 4 + 2);
         });
         let mut out = [[vdupq_n_s32(0); 4]; M];
         for pair in 0..M / 2 {
@@ -248,6 +247,21 @@ macro_rules! floats {
                     };
                 }
                 out
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_bytes(at: *const u8) -> Floats {
+            // SAFETY: the caller promises 16 bytes.
+            unsafe {
+                let bytes = vld1q_s8(at.cast());
+                let (low, high) = (vmovl_s8(vget_low_s8(bytes)), vmovl_high_s8(bytes));
+                Self::numbers([
+                    vmovl_s16(vget_low_s16(low)),
+                    vmovl_high_s16(low),
+                    vmovl_s16(vget_low_s16(high)),
+                    vmovl_high_s16(high),
+                ])
             }
         }
 
@@ -327,7 +341,6 @@ impl Lanes for Dot {
     unsafe fn dots<const M: usize, const CODES: u8>(
         w: *const u8,
         a: *const u8,
-        row_bytes: usize,
         start: usize,
         halves: Range<usize>,
     ) -> [Ints; M] {
@@ -336,11 +349,11 @@ impl Lanes for Dot {
             let mut sums = [[vdupq_n_s32(0); 4]; M];
             if CODES != BITS_8 {
                 for r in 0..M {
-                    sums[r] = splat(a.add(r * row_bytes + start));
+                    sums[r] = splat(a.add(r * ACT_BLOCK + start));
                 }
             }
             each_half!(halves, HALF, {
-                let sixteen = activations::<M>(a, row_bytes, HALF);
+                let sixteen = activations::<M>(a, HALF);
                 dot_group!(0, sums, signed_codes::<CODES>(w, HALF * 4 + 0), sdot, sixteen);
                 dot_group!(1, sums, signed_codes::<CODES>(w, HALF * 4 + 1), sdot, sixteen);
                 dot_group!(2, sums, signed_codes::<CODES>(w, HALF * 4 + 2), sdot, sixteen);
@@ -358,21 +371,20 @@ impl Lanes for I8mm {
     unsafe fn dots<const M: usize, const CODES: u8>(
         w: *const u8,
         a: *const u8,
-        row_bytes: usize,
         start: usize,
         halves: Range<usize>,
     ) -> [Ints; M] {
         // SAFETY: groups and rows lie within what the caller promised.
         unsafe {
             if M.is_multiple_of(2) {
-                return dots_of_pairs::<M, CODES>(w, a, row_bytes, start, halves);
+                return dots_of_pairs::<M, CODES>(w, a, start, halves);
             }
             let mut sums = [[vdupq_n_s32(0); 4]; M];
             for r in 0..M {
-                sums[r] = splat(a.add(r * row_bytes + start));
+                sums[r] = splat(a.add(r * ACT_BLOCK + start));
             }
             each_half!(halves, HALF, {
-                let sixteen = activations::<M>(a, row_bytes, HALF);
+                let sixteen = activations::<M>(a, HALF);
                 dot_group!(0, sums, codes::<CODES>(w, HALF * 4 + 0), usdot, sixteen);
                 dot_group!(1, sums, codes::<CODES>(w, HALF * 4 + 1), usdot, sixteen);
                 dot_group!(2, sums, codes::<CODES>(w, HALF * 4 + 2), usdot, sixteen);

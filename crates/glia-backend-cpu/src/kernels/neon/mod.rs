@@ -50,7 +50,8 @@ pub(in crate::kernels) fn float_tiles(
     unsafe { float::tiles::<Dot>(dtype, tiles, k, acts, m, put) }
 }
 
-/// Adds the products of `runs` and as many prepared blocks of each row to the row's sums, with dot products.
+/// Adds the products of `runs` and as many prepared blocks of each row of a panel of `width` to the row's sums, with dot
+/// products.
 #[target_feature(enable = "neon,dotprod")]
 pub(in crate::kernels) fn add_runs(kind: Kind, runs: &[Run], acts: &[u8], width: usize, sums: &mut [[f32; 16]]) {
     // SAFETY: this function has the instructions.

@@ -32,6 +32,7 @@ impl<'a> Rows<'a> {
     }
 
     /// All of the rows from row `i` on, and how far apart two are.
+    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
     pub fn from(&mut self, i: usize) -> (&mut [f32], usize) {
         (&mut self.data[i * self.width..], self.width)
     }

@@ -1,6 +1,6 @@
 //! `glia bench`: prefill, decode and batched decode speed of a model on this machine.
 
-mod work;
+pub mod work;
 
 use std::io::Write;
 

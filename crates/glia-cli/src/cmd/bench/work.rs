@@ -7,7 +7,7 @@ use glia_model::{Model, ModelSession, WantedRows};
 use crate::exit::CliError;
 
 /// Token ids that are valid in any vocabulary and not all alike, from a place of their own for each sequence.
-fn tokens(model: &Model, sequence: usize, n: usize) -> Vec<u32> {
+pub fn tokens(model: &Model, sequence: usize, n: usize) -> Vec<u32> {
     let vocab = model.n_vocab().max(1) as u64;
     let start = (sequence as u64).wrapping_mul(7919);
     (0..n as u64)

@@ -1,5 +1,7 @@
 //! A planned piece of a graph as plain data: scheduled instructions over numbered values. What backends compile.
 
+mod cost;
+
 use std::fmt;
 
 use crate::{BackendError, Op, Sizes, StateSpec, Tensor, ValueType};

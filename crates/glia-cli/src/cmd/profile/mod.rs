@@ -1,0 +1,104 @@
+//! `glia profile`: where the time of a forward goes, beside what its bytes and operations would take on this machine.
+
+mod collect;
+mod html;
+mod json;
+mod measure;
+mod table;
+mod trace;
+mod units;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use glia_backend_cpu::ceiling::{self, Ceilings};
+
+use self::collect::{Phase, Profile};
+use super::engine;
+use crate::args::ProfileArgs;
+use crate::exit::CliError;
+use crate::ui;
+
+/// Measures, prints the tables, writes the files that were asked for.
+pub fn run(args: &ProfileArgs) -> Result<(), CliError> {
+    check(args)?;
+    let ctx = args
+        .depth
+        .saturating_add(args.decode)
+        .max(args.prefill)
+        .saturating_add(1);
+    let mut options = engine::options(&args.engine, ctx)?;
+    options.profile = true;
+    let (model, _) =
+        engine::open_with(Some(&args.model), options, false, ctx).map_err(|e| match e.is_of_context() {
+            true => e.with_help("here the context is the longer of --prefill and of --depth with --decode, and one"),
+            false => e,
+        })?;
+    let cpu = engine::cpu(&args.engine)?;
+    let bar = ui::spinner("measuring");
+    let ceilings = if args.no_ceiling {
+        None
+    } else {
+        ceilings(cpu.n_threads())
+    };
+    let runs = measure::run(&model, args)?;
+    bar.finish_and_clear();
+    let profile = Profile {
+        model: args.model.to_string_lossy().into_owned(),
+        machine: cpu.describe(),
+        precision: args.engine.precision.into(),
+        ceilings,
+        phases: Vec::new(),
+    }
+    .with_phases(model.executor(), runs);
+    let mut out = ui::stdout();
+    if args.json {
+        writeln!(out, "{}", json::of(&profile))?;
+    } else {
+        table::write(&mut out, &profile)?;
+    }
+    if let Some(path) = &args.trace {
+        write_file(path, &trace::of(&profile).to_string())?;
+    }
+    if let Some(path) = &args.html {
+        write_file(path, &html::of(&profile))?;
+    }
+    Ok(out.finish()?)
+}
+
+/// Refuses what cannot be measured or written before anything is loaded.
+fn check(args: &ProfileArgs) -> Result<(), CliError> {
+    if args.prefill == 0 && args.decode == 0 {
+        return Err(CliError::usage(
+            "nothing to measure: give --prefill or --decode a number above 0",
+        ));
+    }
+    if args.decode == 0 && args.depth > 0 {
+        return Err(CliError::usage("--depth is of decoding, which --decode 0 leaves out"));
+    }
+    if args.trace.is_some() && args.trace == args.html {
+        return Err(CliError::usage("--trace and --html name one file: give each its own"));
+    }
+    for path in [&args.trace, &args.html].into_iter().flatten() {
+        // What the file holds is kept until there is something to put in its place.
+        let opened = OpenOptions::new().create(true).append(true).open(path);
+        opened.map_err(|e| of_path(path, &e))?;
+    }
+    Ok(())
+}
+
+/// The machine's ceilings; a profile does without where they cannot be measured.
+fn ceilings(n_threads: usize) -> Option<Ceilings> {
+    ceiling::measure(&[n_threads])
+        .inspect_err(|e| ui::note(format!("the machine's ceilings are left out: {e}")))
+        .ok()
+}
+
+fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text).map_err(|e| of_path(path, &e))
+}
+
+fn of_path(path: &Path, error: &std::io::Error) -> CliError {
+    CliError::failed(format!("{}: {error}", path.display()))
+}
