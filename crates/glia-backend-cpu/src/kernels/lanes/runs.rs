@@ -54,31 +54,31 @@ unsafe fn rows<L: Lanes, const M: usize>(
 ) -> usize {
     // SAFETY: blocks lie within what the caller promised; the fields of a run are of 16 lanes each.
     unsafe {
-        let load = |lanes: &[f32; 16]| L::load::<F32>(lanes.as_ptr().cast());
         let mut acc = [L::zero(); M];
         for r in 0..M {
-            acc[r] = load(&sums[r]);
+            acc[r] = load::<L>(&sums[r]);
         }
         for (b, run) in runs.iter().enumerate() {
             let a = acts.add(b * width * ACT_BLOCK);
-            let dots = |half: usize| L::dots::<M, BITS_8>(run.codes.as_ptr().cast(), a, 36 + half * 4, half..half + 1);
-            let scale = |r: usize| a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned();
-            let (first, second) = (dots(0), dots(1));
-            let scales = load(&run.scales[0]);
+            // No closures here: called twice, one would stay a function of its own, without the instructions.
+            let w = run.codes.as_ptr().cast();
+            let first = L::dots::<M, BITS_8>(w, a, 36, 0..1);
+            let second = L::dots::<M, BITS_8>(w, a, 40, 1..2);
+            let scales = load::<L>(&run.scales[0]);
             if kind == Kind::One {
                 for r in 0..M {
                     let both = L::numbers(L::plus(first[r], second[r]));
-                    acc[r] = L::fused(both, L::times(scales, scale(r)), acc[r]);
+                    acc[r] = L::fused(both, L::times(scales, scale(a, r)), acc[r]);
                 }
                 continue;
             }
-            let others = load(&run.scales[1]);
+            let others = load::<L>(&run.scales[1]);
             for r in 0..M {
-                acc[r] = L::fused(L::numbers(first[r]), L::times(scales, scale(r)), acc[r]);
-                acc[r] = L::fused(L::numbers(second[r]), L::times(others, scale(r)), acc[r]);
+                acc[r] = L::fused(L::numbers(first[r]), L::times(scales, scale(a, r)), acc[r]);
+                acc[r] = L::fused(L::numbers(second[r]), L::times(others, scale(a, r)), acc[r]);
             }
             if kind == Kind::TwoMins {
-                let (mins, others) = (load(&run.mins[0]), load(&run.mins[1]));
+                let (mins, others) = (load::<L>(&run.mins[0]), load::<L>(&run.mins[1]));
                 for r in 0..M {
                     let act = Act::read(std::slice::from_raw_parts(a.add(r * ACT_BLOCK), ACT_BLOCK));
                     acc[r] = L::fused_by(mins, act.sum(0), acc[r]);
@@ -91,4 +91,24 @@ unsafe fn rows<L: Lanes, const M: usize>(
         }
     }
     M
+}
+
+/// 16 numbers.
+///
+/// # Safety
+/// As of [`add`].
+#[inline(always)]
+unsafe fn load<L: Lanes>(lanes: &[f32; 16]) -> L::Floats {
+    // SAFETY: as the caller promises; 16 numbers are read.
+    unsafe { L::load::<F32>(lanes.as_ptr().cast()) }
+}
+
+/// The scale of row `r` of prepared blocks.
+///
+/// # Safety
+/// There must be such a block behind `a`.
+#[inline(always)]
+unsafe fn scale(a: *const u8, r: usize) -> f32 {
+    // SAFETY: as the caller promises.
+    unsafe { a.add(r * ACT_BLOCK + 32).cast::<f32>().read_unaligned() }
 }
