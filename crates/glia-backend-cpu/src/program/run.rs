@@ -104,7 +104,7 @@ pub(crate) fn run_step(
         groups,
         next: &runner.next,
         left: &runner.left,
-        progress: Progress::new(program.team.n_threads(), groups.len()),
+        progress: Progress::new(program.team.may_spin(), groups.len()),
         failure: Mutex::new(None),
         since: Mutex::new(Instant::now()),
     };

@@ -22,12 +22,11 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    /// A desk for a team of `n_threads`.
-    pub fn new(n_threads: usize) -> Desk {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    /// A desk where nobody waits yet.
+    pub fn new(may_spin: bool) -> Desk {
         Desk {
             n_jobs: AtomicUsize::new(0),
-            may_spin: n_threads <= cores,
+            may_spin,
             newest: Mutex::new(None),
             wake: Condvar::new(),
         }
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn threads_come_to_jobs_until_the_end() {
-        let desk = Desk::new(3);
+        let desk = Desk::new(true);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (1..3)
                 .map(|i| {

@@ -34,13 +34,11 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A team of `n_threads` before the first of `n_groups`.
-    pub fn new(n_threads: usize, n_groups: usize) -> Progress {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    /// A team before the first of `n_groups`.
+    pub fn new(may_spin: bool, n_groups: usize) -> Progress {
         Progress {
             n_groups,
-            // With more threads than cores, somebody waited for has no core: spinning only keeps it from one.
-            may_spin: n_threads <= cores,
+            may_spin,
             at: AtomicUsize::new(0),
             sleepers: AtomicUsize::new(0),
             lock: Mutex::new(()),
@@ -129,7 +127,7 @@ mod tests {
     #[test]
     fn groups_follow_each_other_whoever_does_the_work() {
         let (n_threads, n_groups, n_items) = (16, 300, 5);
-        let progress = Progress::new(n_threads, n_groups);
+        let progress = Progress::new(false, n_groups);
         let next: Vec<AtomicUsize> = (0..n_groups).map(|_| AtomicUsize::new(0)).collect();
         let done: Vec<AtomicUsize> = (0..n_groups).map(|_| AtomicUsize::new(0)).collect();
         std::thread::scope(|scope| {
@@ -155,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_end_wakes_sleepers() {
-        let progress = Progress::new(3, 2);
+        let progress = Progress::new(true, 2);
         std::thread::scope(|scope| {
             let waiting: Vec<_> = (0..2)
                 .map(|_| scope.spawn(|| progress.reach(1, &mut Patience::default())))

@@ -24,6 +24,7 @@ pub(crate) struct Team {
     /// Where the threads beside the caller wait; `None` when it walks alone.
     others: Option<Others>,
     n_threads: usize,
+    may_spin: bool,
     /// Held during a step and during packing: two jobs in one pool could wait for each other's threads.
     turn: Mutex<()>,
 }
@@ -34,13 +35,16 @@ impl Team {
     /// # Errors
     /// When the system starts no threads.
     pub fn new(n_threads: usize) -> Result<Team, BackendError> {
+        // Asked once: the answer is read from files.
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let may_spin = n_threads <= cores;
         let others = match n_threads {
             0 | 1 => None,
             n => {
                 let builder = rayon::ThreadPoolBuilder::new().num_threads(n - 1);
                 let builder = builder.thread_name(|i| format!("glia-cpu-{}", i + 1));
                 let pool = builder.build().map_err(|e| BackendError::Other(Box::new(e)))?;
-                let desk = Arc::new(Desk::new(n));
+                let desk = Arc::new(Desk::new(may_spin));
                 let theirs = desk.clone();
                 pool.spawn_broadcast(move |cx| theirs.serve(cx.index() + 1));
                 Some(Others { desk, _pool: pool })
@@ -49,12 +53,19 @@ impl Team {
         Ok(Team {
             others,
             n_threads: n_threads.max(1),
+            may_spin,
             turn: Mutex::new(()),
         })
     }
 
     pub fn n_threads(&self) -> usize {
         self.n_threads
+    }
+
+    /// Whether waiting may spin: with more threads than cores, somebody waited for has no core, and spinning only keeps it
+    /// from one.
+    pub fn may_spin(&self) -> bool {
+        self.may_spin
     }
 
     /// Waits for the team to be free and keeps it.
