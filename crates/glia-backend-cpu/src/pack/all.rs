@@ -9,6 +9,7 @@ use super::plan::Plan;
 use super::region::Region;
 use super::{PackedMatrix, Store, check_isa};
 use crate::isa::Isa;
+use crate::simd::Level;
 
 /// Bytes of the file that a piece of work reads: small enough that few pages are in flight, large enough to hand out.
 const PIECE_BYTES: usize = 1 << 18;
@@ -65,7 +66,7 @@ pub(crate) fn pack_all(
         let (plan, w) = (&plans[*matrix], &weights[*matrix]);
         let mut buffer = lock(&buffers).pop().unwrap_or_default();
         match w.fetch(plan.source(tiles.clone()), &mut buffer) {
-            Ok(source) => plan.fill(source, out),
+            Ok(source) => plan.fill(Level::of(isa), source, out),
             Err(e) => {
                 lock(&failed).get_or_insert((*matrix, e.into()));
             }

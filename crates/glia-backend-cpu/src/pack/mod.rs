@@ -3,6 +3,8 @@
 mod all;
 mod coded;
 mod format;
+#[cfg(test)]
+mod one_by_one;
 mod plan;
 mod region;
 #[cfg(test)]
@@ -178,7 +180,8 @@ impl PackedMatrix {
         }
     }
 
-    /// Columns of `tiles` for `m` rows as [`Self::prepare`] leaves them, to `out[row * out_stride + column]`, plus `bias[column]`.
+    /// Columns of `tiles` for `m` rows as [`Self::prepare`] leaves them, to `out[row * out_stride + column]`, plus
+    /// `bias[column]`.
     ///
     /// # Safety
     /// `out` must be valid for writes of every column of `tiles` (below [`Self::n`]) of `m` rows, and nobody else may
@@ -238,7 +241,8 @@ impl PackedMatrix {
             for tile in tiles {
                 tile_memory.clear();
                 tile_memory.resize(tile_bytes, 0);
-                self.plan.fill(self.file_rows(tile), &mut tile_memory);
+                self.plan
+                    .fill(Level::of(self.isa), self.file_rows(tile), &mut tile_memory);
                 self.packed_tiles(&tile_memory, acts, m, tile..tile + 1, &mut put);
             }
             TILE_MEMORY.set(tile_memory);

@@ -7,7 +7,6 @@ use glia_core::{BackendError, DType, Precision, Shape};
 
 use super::format::Format;
 use super::{ActForm, PackedMatrix, Store, coded, units};
-use crate::isa::Isa;
 use crate::kernels::float::CHUNK_K;
 use crate::kernels::runs::Kind;
 use crate::simd::Level;
@@ -118,11 +117,10 @@ impl Plan {
     }
 
     /// Packs some tiles: `source` is what [`Plan::source`] says, `out` their zeroed bytes.
-    pub(super) fn fill(&self, source: &[u8], out: &mut [u8]) {
+    pub(super) fn fill(&self, level: Level, source: &[u8], out: &mut [u8]) {
         if self.row_bytes == 0 || self.tile_bytes == 0 {
             return;
         }
-        let level = Level::of(Isa::detect());
         let rows = source.chunks(self.row_bytes * PackedMatrix::TILE);
         for (rows, tile) in rows.zip(out.chunks_exact_mut(self.tile_bytes)) {
             match self.form {

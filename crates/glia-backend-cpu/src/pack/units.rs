@@ -1,7 +1,7 @@
 //! From blocks of the file to units of a tile, whole words at a time: four codes are a word on both sides, and all that
 //! is done to a word is a shift and a mask. Opening a model is mostly this.
 //!
-//! The plain definition is `unpack` and `store` in `format.rs`, which tests compare with.
+//! The plain definition is `one_by_one`, which tests compare with.
 
 use glia_core::{DType, Precision};
 
@@ -197,7 +197,7 @@ leveled! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::{Block32, store, unpack};
+    use super::super::one_by_one::{Block32, store, unpack};
     use super::*;
     use crate::isa::Isa;
     use crate::simd::Level;

@@ -216,7 +216,7 @@ fn sum16(lanes: __m512) -> f32 {
 
 /// Inner products of `R` rows with a tile become weights, without cap and mask: the bits of
 /// [`weigh_row`](crate::ops). `rows` are the running results, `stride` apart, each beginning with its largest score and
-/// its sum. Returns the factors of what the rows have so far; false when a row's scores have a NaN or see nothing, which
+/// its sum. Returns the factors of what the rows have so far; `None` when a row has nothing but NaN or minus infinity, which
 /// the plain code is for: then nothing has been changed.
 ///
 /// # Panics
