@@ -120,15 +120,17 @@ fn compile(
     backend: &Arc<dyn Backend>,
     options: &CompileOptions<'_>,
 ) -> Result<Arc<dyn Program>, ExecError> {
+    let mut options = *options;
+    options.outputs_to_host = &region.exports_to_host;
     if !region.interpret
-        && let Some(program) = backend.compile(&region.segment, options)?
+        && let Some(program) = backend.compile(&region.segment, &options)?
     {
         return Ok(program);
     }
     Ok(InterpretedProgram::new(
         backend.clone(),
         region.segment.clone(),
-        options,
+        &options,
     )?)
 }
 

@@ -2,6 +2,7 @@
 //! [`Segment`]s, one per backend region. Runs nothing and reads no weights.
 
 mod assign;
+mod copies;
 mod error;
 mod lifetime;
 mod lower;
@@ -10,6 +11,7 @@ mod print;
 mod rows;
 mod slots;
 
+pub use copies::BorderCopy;
 pub use error::PlanError;
 pub use memory::MemoryPlan;
 pub use rows::RowFlow;
@@ -81,6 +83,8 @@ pub struct Region {
     pub imports: Vec<usize>,
     /// Where each of the segment's outputs goes: an index into [`Plan::wires`].
     pub exports: Vec<usize>,
+    /// For each of the segment's outputs, whether only the host reads it: the caller, or regions in main memory.
+    pub exports_to_host: Vec<bool>,
     /// The backend does not run all of it itself: some nodes are left to the interpreter, so it is not compiled.
     pub interpret: bool,
 }
@@ -96,6 +100,8 @@ pub struct Plan {
     pub wires: Vec<Vid>,
     /// For each declared output, its wire.
     pub outputs: Vec<usize>,
+    /// Copies at borders between memory spaces, in the order in which a step makes them.
+    pub copies: Vec<BorderCopy>,
     /// The weights, in the order of their ids.
     pub weights: Vec<Vid>,
     /// What splitting and batching may do.
@@ -137,17 +143,21 @@ impl Plan {
                 segment: Arc::new(segment),
                 imports: lowered.imports.iter().map(|&id| wires.index(id)).collect(),
                 exports: exported.iter().map(|&id| wires.index(id)).collect(),
+                exports_to_host: Vec::new(),
                 interpret: assigned[start..end].iter().any(|a| !a.native),
             });
             start = end;
         }
         let outputs = graph.outputs.iter().map(|o| wires.index(o.value)).collect();
+        let copies = copies::copies(&regions, wires.ids.len());
+        copies::note_host_readers(&mut regions, wires.ids.len());
         let mut plan = Plan {
             rows: RowFlow::of(&graph),
             graph,
             regions,
             wires: wires.ids,
             outputs,
+            copies,
             weights,
             limits,
         };
