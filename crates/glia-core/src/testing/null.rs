@@ -226,11 +226,7 @@ impl Backend for NullBackend {
             return Ok(None);
         }
         segment.check_ids()?;
-        Ok(Some(Arc::new(NullProgram::new(
-            self.clone(),
-            segment.clone(),
-            options.max_context,
-        ))))
+        Ok(Some(Arc::new(NullProgram::new(self.clone(), segment.clone(), options))))
     }
 }
 

@@ -5,21 +5,26 @@ use std::sync::Arc;
 
 use super::NullBackend;
 use crate::{
-    BackendError, Program, ProgramState, Segment, SeqId, SeqRows, StateOptions, Step, Tensor, ValueType, check_rows,
+    BackendError, CompileOptions, Program, ProgramState, Segment, SeqId, SeqRows, StateOptions, Step, Tensor,
+    ValueType, check_rows,
 };
 
 pub(super) struct NullProgram {
     backend: NullBackend,
     segment: Segment,
     max_context: usize,
+    outputs_to_host: Vec<bool>,
 }
 
 impl NullProgram {
-    pub fn new(backend: NullBackend, segment: Segment, max_context: usize) -> NullProgram {
+    pub fn new(backend: NullBackend, segment: Segment, options: &CompileOptions<'_>) -> NullProgram {
         NullProgram {
             backend,
+            outputs_to_host: (0..segment.outputs.len())
+                .map(|i| options.is_output_to_host(i))
+                .collect(),
             segment,
-            max_context,
+            max_context: options.max_context,
         }
     }
 
@@ -66,15 +71,24 @@ impl ProgramState for NullState {
             self.lengths.get(&seq).copied()
         })?;
         let sizes = step.check_inputs(segment)?;
-        step.inputs.iter().try_for_each(|t| backend.check_place(t))?;
+        // What no region made is given on the host.
+        let of_device = step.inputs.iter().filter(|t| t.check_on_host().is_err());
+        of_device.into_iter().try_for_each(|t| backend.check_place(t))?;
         step.check_cancelled()?;
-        let made = segment.outputs.iter().map(|&id| {
-            let ty = &segment.value(id).ty;
-            let shape = ty
-                .shape(&sizes)
-                .ok_or_else(|| BackendError::shape("step", format!("{ty} is too large to address")))?;
-            backend.zeros(&ValueType::fixed(ty.dtype, &shape))
-        });
+        let made = segment
+            .outputs
+            .iter()
+            .zip(&self.program.outputs_to_host)
+            .map(|(&id, to_host)| {
+                let ty = &segment.value(id).ty;
+                let shape = ty
+                    .shape(&sizes)
+                    .ok_or_else(|| BackendError::shape("step", format!("{ty} is too large to address")))?;
+                if *to_host {
+                    return Ok(Tensor::zeros(ty.dtype, shape)?);
+                }
+                backend.zeros(&ValueType::fixed(ty.dtype, &shape))
+            });
         made.collect()
     }
 
