@@ -120,6 +120,7 @@ impl<'a> StepRun<'a> {
             }
             first_node += region.segment.instrs.len();
             self.put(region, outputs)?;
+            self.wires.free(region);
         }
         let outputs = self.host_outputs()?;
         stats.count(&self.wires.copied);

@@ -147,6 +147,13 @@ impl<'a> Wires<'a> {
         Ok(host)
     }
 
+    /// Forgets what nobody reads after the region.
+    pub fn free(&mut self, region: &Region) {
+        for &wire in &region.frees {
+            self.all[wire] = Wire::default();
+        }
+    }
+
     fn count(&mut self, bytes: usize) {
         self.copied.n_copies += 1;
         self.copied.bytes = self.copied.bytes.saturating_add(bytes);

@@ -58,18 +58,43 @@ pub(super) fn copies(regions: &[Region], n_wires: usize) -> Vec<BorderCopy> {
     copies
 }
 
-/// Fills [`Region::exports_to_host`].
-pub(super) fn note_host_readers(regions: &mut [Region], n_wires: usize) {
+/// Fills [`Region::exports_to_host`] and [`Region::frees`].
+pub(super) fn note_readers(regions: &mut [Region], outputs: &[usize], n_wires: usize) {
     let mut on_device = vec![false; n_wires];
-    for region in regions.iter().filter(|r| r.space != MemorySpace::HOST) {
-        region.imports.iter().for_each(|&wire| on_device[wire] = true);
+    let mut last: Vec<Option<usize>> = vec![None; n_wires];
+    for (i, region) in regions.iter().enumerate() {
+        for &wire in region.imports.iter().chain(&region.exports) {
+            last[wire] = Some(i);
+        }
+        if region.space != MemorySpace::HOST {
+            region.imports.iter().for_each(|&wire| on_device[wire] = true);
+        }
     }
-    for region in regions {
+    for &wire in outputs {
+        last[wire] = None;
+    }
+    for (i, region) in regions.iter_mut().enumerate() {
         region.exports_to_host = region.exports.iter().map(|&wire| !on_device[wire]).collect();
+        region.frees = (0..n_wires).filter(|&wire| last[wire] == Some(i)).collect();
     }
 }
 
 impl Plan {
+    /// Bytes that copies take at once in a step of these sizes; `None` on overflow.
+    pub(super) fn copied_bytes(&self, sizes: &Sizes) -> Option<usize> {
+        let (mut now, mut most) = (0usize, 0usize);
+        for (i, region) in self.regions.iter().enumerate() {
+            for copy in self.copies.iter().filter(|c| c.before == i) {
+                now = now.checked_add(self.copy_bytes(copy, sizes)?)?;
+            }
+            most = most.max(now);
+            for copy in self.copies.iter().filter(|c| region.frees.contains(&c.wire)) {
+                now = now.saturating_sub(self.copy_bytes(copy, sizes)?);
+            }
+        }
+        Some(most)
+    }
+
     /// Bytes of a copy in a step of these sizes; `None` on overflow.
     pub fn copy_bytes(&self, copy: &BorderCopy, sizes: &Sizes) -> Option<usize> {
         self.graph.value(self.wires[copy.wire]).ty.size_bytes(sizes)
