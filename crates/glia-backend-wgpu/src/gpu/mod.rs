@@ -1,0 +1,16 @@
+//! The device: which adapter, what it can do, buffers from a pool, counters, and errors that never escape as panics.
+
+mod adapter;
+mod buffers;
+mod caps;
+mod counters;
+mod device;
+mod options;
+mod unlocked;
+
+pub use adapter::{AdapterEntry, adapters};
+pub(crate) use buffers::{Pooled, Use};
+pub(crate) use caps::Caps;
+pub use counters::Counters;
+pub(crate) use device::{Gpu, NAME, other};
+pub use options::{AdapterChoice, WgpuOptions};

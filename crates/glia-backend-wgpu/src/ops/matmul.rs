@@ -1,0 +1,184 @@
+//! Matrix products.
+
+use glia_core::{BackendError, DType, Instr, ValueId};
+
+use super::GROUP;
+use crate::program::{Bind, BufId, Lower, StepInfo};
+use crate::shader::{Access, Call, KernelKey, Source};
+use crate::weights::{Format, Part};
+
+/// Sets the constants by which kernels find weights.
+pub(super) fn weight_words(call: Call, format: &Format, k: usize, scales_at: usize) -> Call {
+    // Words of a buffer of at most 4 GiB.
+    call.word(8, format.code_words(k) as u32)
+        .word(9, scales_at as u32)
+        .word(10, format.scale_words(k) as u32)
+        .word(11, format.low_words(k) as u32)
+}
+
+/// A product of one `x` with one or several weights below each other.
+pub(super) struct Product<'a> {
+    pub x: ValueId,
+    pub weights: &'a [ValueId],
+    pub bias: Option<BufId>,
+    pub residual: Option<ValueId>,
+    pub outputs: &'a [ValueId],
+}
+
+pub(super) fn lower(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendError> {
+    let bias = instr.inputs.get(2).map(|&id| cx.value(id)).transpose()?;
+    let rank = cx.ty(instr.inputs[1]).rank();
+    if rank > 2 || cx.const_of(instr.inputs[1]).is_none() {
+        return dense(cx, instr, bias);
+    }
+    product(
+        cx,
+        &Product {
+            x: instr.inputs[0],
+            weights: &instr.inputs[1..2],
+            bias,
+            residual: None,
+            outputs: &instr.outputs,
+        },
+    )
+}
+
+/// Rows of x that a thread or workgroup takes together: a kernel each, of which a step runs one.
+const ROWS: [u32; 4] = [1, 2, 4, 8];
+
+/// Columns that a workgroup takes together.
+const COLUMNS: u32 = 4;
+
+/// Which of [`ROWS`] for `m` rows: the threads of a workgroup that share k have no room for eight.
+fn kind(m: usize, alone: bool) -> usize {
+    match m {
+        0..=1 => 0,
+        2 => 1,
+        5.. if alone => 3,
+        _ => 2,
+    }
+}
+
+/// Adds the dispatches of a product.
+///
+/// # Errors
+/// As [`Lower::push`].
+pub(super) fn product(cx: &mut Lower<'_>, product: &Product<'_>) -> Result<(), BackendError> {
+    let mut ids = Vec::with_capacity(product.weights.len());
+    for &id in product.weights {
+        ids.extend(cx.const_of(id));
+    }
+    let matrix = cx.matrix(&ids)?;
+    let x = cx.value(product.x)?;
+    let residual = product.residual.map(|id| cx.value(id)).transpose()?;
+    let mut outputs = Vec::with_capacity(product.outputs.len());
+    for &id in product.outputs {
+        outputs.push(cx.value(id)?);
+    }
+    let widths: Vec<usize> = product
+        .outputs
+        .iter()
+        .map(|&id| cx.ty(id).dims.last().and_then(|d| d.as_fixed()).unwrap_or(0))
+        .collect();
+    let ty = cx.ty(product.x).clone();
+    let (k, format) = (matrix.k, matrix.format);
+    for part in matrix.parts.clone() {
+        let job = Job {
+            w: part.buf,
+            x,
+            bias: product.bias,
+            residual,
+            outputs: &outputs,
+            x4: k.is_multiple_of(8),
+        };
+        let (ty, widths, alone) = (ty.clone(), widths.clone(), cx.caps().software);
+        job.push(cx, &format, move |info| {
+            let m = rows_of(&info.shape(&ty));
+            let kind = kind(m, alone);
+            few(&part, &widths, k, m, ROWS[kind], alone, &format).variant(kind)
+        })?;
+    }
+    Ok(())
+}
+
+fn rows_of(shape: &glia_core::Shape) -> usize {
+    shape[..shape.rank() - 1].iter().product()
+}
+
+/// Constants of the kernel for few rows.
+fn few(part: &Part, widths: &[usize], k: usize, m: usize, at_once: u32, alone: bool, format: &Format) -> Call {
+    let columns = part.n_rows.div_ceil(if alone { GROUP } else { COLUMNS as usize });
+    let groups = columns * m.div_ceil(at_once as usize);
+    let width = |i: usize| widths.get(i).copied().unwrap_or(0);
+    let words = [
+        part.n_rows,
+        m,
+        k,
+        k.div_ceil(8),
+        part.first,
+        width(0),
+        width(1),
+        width(2),
+    ];
+    let call = Call::new(groups, &words);
+    weight_words(call, format, k, part.scales_at).word(12, columns as u32)
+}
+
+/// What a kernel binds.
+struct Job<'a> {
+    w: BufId,
+    x: BufId,
+    bias: Option<BufId>,
+    residual: Option<BufId>,
+    outputs: &'a [BufId],
+    /// Rows of x are whole vectors.
+    x4: bool,
+}
+
+impl Job<'_> {
+    fn push(
+        &self,
+        cx: &mut Lower<'_>,
+        format: &Format,
+        call: impl Fn(&StepInfo<'_>) -> Call + Send + Sync + 'static,
+    ) -> Result<(), BackendError> {
+        // What is not there is bound to something that is, and not read.
+        let mut binds: Vec<Bind> = vec![self.w.into(), self.x.into(), self.bias.unwrap_or(self.x).into()];
+        binds.extend(self.residual.map(Bind::from));
+        let mut access = vec![Access::Read; binds.len()];
+        binds.extend(self.outputs.iter().map(|&b| Bind::from(b)));
+        access.resize(binds.len(), Access::Write);
+        let alone = cx.caps().software;
+        let key = |rows: u32| {
+            let key = KernelKey::new(Source::MatMul, &access)
+                .flag("ALONE", alone)
+                .flag("X4", self.x4)
+                .flag("BIAS", self.bias.is_some())
+                .flag("RESIDUAL", self.residual.is_some())
+                .flag("OUT2", self.outputs.len() > 1)
+                .flag("OUT3", self.outputs.len() > 2)
+                .int("M", rows)
+                .int("N", COLUMNS);
+            format.define(key)
+        };
+        let keys: Vec<KernelKey> = ROWS.iter().filter(|&&m| alone || m < 8).map(|&m| key(m)).collect();
+        cx.push_any(&keys, &binds, call)
+    }
+}
+
+/// Both operands are computed: batch by batch.
+fn dense(cx: &mut Lower<'_>, instr: &Instr, bias: Option<BufId>) -> Result<(), BackendError> {
+    let (x, w) = (cx.value(instr.inputs[0])?, cx.value(instr.inputs[1])?);
+    let y = cx.value(instr.outputs[0])?;
+    let types = [instr.inputs[0], instr.inputs[1]].map(|id| cx.ty(id).clone());
+    debug_assert_eq!(types[0].dtype, DType::F32);
+    let has_bias = bias.is_some();
+    let key = |access: &[_]| KernelKey::new(Source::Batched, access).flag("BIAS", has_bias);
+    cx.kernel(key, &[w, x, bias.unwrap_or(x)], &[y], move |info| {
+        let [x, w] = types.each_ref().map(|ty| info.shape(ty));
+        let (k, n) = (x.last_dim(), w[w.rank() - 2]);
+        let m = rows_of(&x);
+        let batches: usize = w[..w.rank() - 2].iter().product();
+        Call::new((m * n).div_ceil(GROUP), &[m, n, k, m.checked_div(batches).unwrap_or(0)])
+    })
+}

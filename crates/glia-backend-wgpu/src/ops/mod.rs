@@ -1,0 +1,66 @@
+//! From ops to kernels: which nodes the backend runs, and how each is lowered.
+
+pub(crate) mod attention;
+pub(crate) mod cache;
+mod elementwise;
+mod index;
+mod matmul;
+mod norm;
+mod reduce;
+mod rope;
+mod strided;
+mod support;
+
+pub(crate) use support::supports_node;
+
+use glia_core::{BackendError, Instr, Op};
+
+use crate::gpu::NAME;
+use crate::program::{Item, Lower};
+
+/// Threads of a workgroup.
+pub(crate) const GROUP: usize = 64;
+
+/// Adds the dispatches of an item.
+///
+/// # Errors
+/// When a kernel does not compile, a weight cannot be read, or memory is out.
+pub(crate) fn lower(cx: &mut Lower<'_>, item: &Item) -> Result<(), BackendError> {
+    match item {
+        Item::One(i) => one(cx, &cx.segment.instrs[*i]),
+    }
+}
+
+fn one(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendError> {
+    match &instr.op {
+        Op::MatMul => matmul::lower(cx, instr),
+        Op::Binary(op) => elementwise::binary(cx, instr, *op),
+        Op::Unary(_) | Op::Scale { .. } | Op::Clamp { .. } => elementwise::unary(cx, instr),
+        Op::Gated(gate) => elementwise::gated(cx, instr, *gate),
+        Op::RmsNorm { eps, plus_one } => norm::rms(cx, instr, *eps, *plus_one),
+        Op::LayerNorm { eps } => norm::layer(cx, instr, *eps),
+        Op::Softmax { axis } => reduce::softmax(cx, instr, *axis),
+        Op::TokenEmbed => index::embed(cx, instr),
+        Op::Gather { axis } => index::gather(cx, instr, *axis),
+        Op::Rope(rope) => rope::lower(cx, instr, rope),
+        Op::Sdpa(sdpa) => attention::lower(cx, instr, sdpa),
+        Op::KvCache => cache::append(cx, instr),
+        // The value is the bytes of its input.
+        Op::Reshape { .. } => Ok(()),
+        Op::Transpose { .. }
+        | Op::Permute { .. }
+        | Op::Slice { .. }
+        | Op::Concat { .. }
+        | Op::Split { .. }
+        | Op::Repeat { .. } => strided::lower(cx, instr),
+        Op::Cast { .. } => elementwise::cast(cx, instr),
+        Op::Argmax { axis } => reduce::argmax(cx, instr, *axis),
+        Op::TopK { k } => reduce::top_k(cx, instr, *k),
+        Op::Sum { axis, .. } => reduce::sum(cx, instr, *axis, false),
+        Op::Mean { axis, .. } => reduce::sum(cx, instr, *axis, true),
+        _ => Err(BackendError::UnsupportedOp {
+            backend: NAME.to_owned(),
+            op: instr.op.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,56 @@
+//! The WGSL files, by name.
+
+macro_rules! sources {
+    (kernels { $($kernel:ident => $file:literal,)* } parts { $($part:literal,)* }) => {
+        /// A kernel file.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub(crate) enum Source { $($kernel,)* }
+
+        impl Source {
+            /// Name of the file, without `.wgsl`.
+            pub fn name(self) -> &'static str {
+                match self { $(Source::$kernel => $file,)* }
+            }
+
+            /// The text of a kernel or of a part that kernels include.
+            pub fn read(name: &str) -> Option<&'static str> {
+                match name {
+                    $($file => Some(include_str!(concat!("../shaders/", $file, ".wgsl"))),)*
+                    $($part => Some(include_str!(concat!("../shaders/", $part, ".wgsl"))),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+sources! {
+    kernels {
+        Copy => "copy",
+        Binary => "binary",
+        Unary => "unary",
+        Gated => "gated",
+        Norm => "norm",
+        Softmax => "softmax",
+        Reduce => "reduce",
+        TopK => "topk",
+        Cast => "cast",
+        Gather => "gather",
+        Embed => "embed",
+        Rope => "rope",
+        MatMul => "matmul",
+        Batched => "batched",
+        KvAppend => "kv_append",
+        KvDense => "kv_dense",
+        Attention => "attention",
+    }
+    parts {
+        "prelude",
+        "best_part",
+        "functions",
+        "kv_read",
+        "reduce_part",
+        "weights",
+        "kv",
+    }
+}

@@ -1,0 +1,1 @@
+//! Every kernel is valid WGSL in every variant.

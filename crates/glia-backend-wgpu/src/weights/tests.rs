@@ -1,0 +1,1 @@
+//! Packed rows against the decoder of the core.
