@@ -53,7 +53,7 @@ pub(crate) fn compile(
     let mut lower = Lower::new(gpu, segment, options);
     for item in fuse::items(segment, &|heads| ops::takes_heads(segment, options.kv_dtypes, heads)) {
         let instr = &segment.instrs[item.last()];
-        lower.instr = item.last();
+        lower.instrs = item.members().into();
         ops::lower(&mut lower, &item).map_err(|e| e.at(NAME, &instr.node, instr.op.kind()))?;
     }
     let mut outputs = Vec::with_capacity(segment.outputs.len());

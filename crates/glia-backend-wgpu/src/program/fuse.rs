@@ -36,6 +36,20 @@ pub(crate) struct Chain {
 }
 
 impl Item {
+    /// Its instructions, in order.
+    pub fn members(&self) -> Vec<usize> {
+        match self {
+            Item::One(i) => vec![*i],
+            Item::Products(all) => all.clone(),
+            Item::Added { instr, add } => vec![*instr, *add],
+            Item::Heads(heads) => {
+                let mut all: Vec<usize> = heads.members().collect();
+                all.sort_unstable();
+                all
+            }
+        }
+    }
+
     /// The last of its instructions.
     pub fn last(&self) -> usize {
         match self {

@@ -72,6 +72,6 @@ pub(crate) struct Dispatch {
     pub pipelines: Vec<Arc<Pipeline>>,
     pub binds: Vec<Bind>,
     pub call: Box<dyn Fn(&StepInfo<'_>) -> Call + Send + Sync>,
-    /// The instruction that it computes, or the last of those.
-    pub instr: usize,
+    /// The instructions that it computes, alone or with other dispatches.
+    pub instrs: Arc<[usize]>,
 }

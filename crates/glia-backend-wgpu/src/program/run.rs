@@ -209,15 +209,16 @@ impl Bound {
     /// The dispatches of this step, those too large for one submission cut into several.
     fn pieces(&self, program: &Compiled, info: &StepInfo<'_>) -> Vec<Piece> {
         let limit = program.gpu.max_submit_ops.max(1);
-        let mut last = (usize::MAX, 0);
+        let mut last: (&[usize], u64) = (&[], 0);
         let mut pieces = Vec::with_capacity(program.dispatches.len());
         for (at, dispatch) in program.dispatches.iter().enumerate() {
             let call: Call = (dispatch.call)(info);
             if call.groups == 0 {
                 continue;
             }
-            if last.0 != dispatch.instr {
-                last = (dispatch.instr, program.ops_of(dispatch.instr, info));
+            if last.0 != &*dispatch.instrs {
+                let ops = dispatch.instrs.iter().map(|&i| program.ops_of(i, info));
+                last = (&dispatch.instrs, ops.fold(0, u64::saturating_add));
             }
             let n_pieces = (last.1 / limit + 1).min(call.groups);
             let each = call.groups.div_ceil(n_pieces);
@@ -307,7 +308,10 @@ impl Bound {
             let index = gpu.submit(NAME, encoder.finish())?;
             if let (Some(sink), true) = (step.profile, end > at) {
                 gpu.wait(Some(index))?;
-                sink.add_since(program.dispatches[pieces[at].dispatch].instr, started);
+                // The first of several is the one that the others follow.
+                if let Some(&instr) = program.dispatches[pieces[at].dispatch].instrs.first() {
+                    sink.add_since(instr, started);
+                }
             }
             encoder = gpu.device.create_command_encoder(&Default::default());
             at = end;
@@ -404,7 +408,7 @@ impl Bound {
 fn slice_end(pieces: &[Piece], at: usize, limit: u64, profiled: bool, program: &Compiled) -> usize {
     let mut ops = 0u64;
     for (i, piece) in pieces.iter().enumerate().skip(at) {
-        let instr = |p: &Piece| program.dispatches[p.dispatch].instr;
+        let instr = |p: &Piece| &program.dispatches[p.dispatch].instrs;
         let over = ops.saturating_add(piece.ops) > limit;
         if i > at && (over || (profiled && instr(piece) != instr(&pieces[at]))) {
             return i;
