@@ -87,7 +87,7 @@ impl Gpu {
         let cache = cache.and_then(|folder| PipelineFile::open(&device, &info, folder));
         let counters = Arc::new(Counting::default());
         let submit_ops = match options.max_submit_ops {
-            0 => caps.submit_ops(),
+            0 => caps.submit_ops(info.device_type),
             given => given,
         };
         Ok(Arc::new(Gpu {

@@ -59,6 +59,18 @@ impl Bound {
         Ok(())
     }
 
+    /// Lets go of all memory but the cache: what the next step needs is taken anew.
+    pub fn release(&mut self, program: &Compiled) {
+        for (own, def) in self.own.iter_mut().zip(&program.bufs) {
+            if !matches!(def, BufDef::Kv { .. }) {
+                *own = None;
+            }
+        }
+        self.slots.iter_mut().for_each(|slot| *slot = None);
+        self.groups.iter_mut().for_each(|group| *group = None);
+        self.params = None;
+    }
+
     /// Forgets the bind groups of dispatches that use one of these buffers.
     fn unbind(&mut self, program: &Compiled, changed: impl Fn(usize) -> bool) {
         for (group, dispatch) in self.groups.iter_mut().zip(&program.dispatches) {
@@ -306,8 +318,9 @@ impl Bound {
                 break;
             }
             let index = gpu.submit(NAME, encoder.finish())?;
+            // One at a time: a cancelled step ends soon, and none holds up what else uses the device.
+            gpu.wait(Some(index))?;
             if let (Some(sink), true) = (step.profile, end > at) {
-                gpu.wait(Some(index))?;
                 // The first of several is the one that the others follow.
                 if let Some(&instr) = program.dispatches[pieces[at].dispatch].instrs.first() {
                     sink.add_since(instr, started);
