@@ -38,6 +38,8 @@ mod segment;
 mod shape;
 mod storage;
 mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use backend::{
     Backend, CancelToken, CompileOptions, ConstSource, MemoryHints, MemorySpace, NodeCx, NodeView, OpTime, Packed,
