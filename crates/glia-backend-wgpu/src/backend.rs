@@ -117,7 +117,7 @@ impl Backend for WgpuBackend {
 }
 
 /// Weights of a segment of one instruction: those of its inputs that must be weights.
-struct Inputs<'a>(&'a [&'a Tensor]);
+struct Inputs<'a>(&'a [Tensor]);
 
 impl ConstSource for Inputs<'_> {
     fn tensor(&self, id: ConstId) -> Result<Tensor, BackendError> {
@@ -125,7 +125,7 @@ impl ConstSource for Inputs<'_> {
             what: "weight",
             id: id.0.into(),
         };
-        self.0.get(id.index()).map(|&t| t.clone()).ok_or(unknown)
+        self.0.get(id.index()).cloned().ok_or(unknown)
     }
 
     fn n_consts(&self) -> usize {
@@ -195,7 +195,11 @@ fn alone(gpu: &Arc<Gpu>, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Bac
         segment.outputs.push(id);
     }
     segment.instrs.push(instr);
-    let consts = Inputs(inputs);
+    let host: Vec<Tensor> = inputs
+        .iter()
+        .map(|t| program::download(gpu, t))
+        .collect::<Result<_, _>>()?;
+    let consts = Inputs(&host);
     let n_rows = given
         .first()
         .and_then(|t| t.shape().first().copied())

@@ -103,7 +103,9 @@ impl Bound {
                 BufDef::Input(id) => (program.segment.value(*id).name.as_str(), elems(*id)),
                 BufDef::Scratch(size) => ("working space", size(info)),
                 BufDef::Table => ("step table", 4 * info.table.n_words as u64),
-                BufDef::Trig(trig) => ("rotations", trig.size_bytes(info.sizes.t)),
+                BufDef::Trig(trig) => ("rotations", {
+                    trig.size_bytes(info.n_elems(&program.segment.value(trig.positions).ty))
+                }),
                 // A state that no step has written to yet still is bound.
                 BufDef::Kv { .. } => ("kv", if self.own[buf].is_some() { 0 } else { 4 }),
                 BufDef::Weight(_) => continue,
@@ -382,6 +384,9 @@ impl Bound {
             let Output::Buffer(id, buf) = output else { continue };
             let value = program.segment.value(*id);
             let bytes = info.n_elems(&value.ty) as u64 * 4;
+            if bytes == 0 {
+                continue;
+            }
             let stay = gpu.buffer(&value.name, Use::Storage, bytes)?;
             let map = gpu.buffer(&value.name, Use::Readback, bytes)?;
             let from = self.buffer(program, buf.index())?;
@@ -405,10 +410,8 @@ impl Bound {
                     Tensor::device(ty.dtype, info.shape(ty), Arc::new(tensor))?
                 }
                 (Output::Buffer(id, _), None) => {
-                    return Err(glia_core::BackendError::UnknownId {
-                        what: "output",
-                        id: id.0.into(),
-                    });
+                    let ty = &program.segment.value(*id).ty;
+                    Tensor::zeros(ty.dtype, info.shape(ty))?
                 }
             });
         }
