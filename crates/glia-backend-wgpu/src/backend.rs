@@ -42,6 +42,14 @@ impl WgpuBackend {
         self.held().counters.read()
     }
 
+    /// Bytes per second that a copy on the device reads and writes together, the best of several.
+    ///
+    /// # Errors
+    /// When memory is out or the device is lost.
+    pub fn copy_bandwidth(&self) -> Result<f64, BackendError> {
+        self.device()?.copy_bandwidth()
+    }
+
     /// Destroys the device, as a driver does that gives up. Programs then fail with
     /// [`BackendError::DeviceLost`]; what is compiled afterwards runs on a new device. For tests of recovery.
     pub fn lose_device(&self) {

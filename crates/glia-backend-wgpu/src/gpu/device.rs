@@ -113,7 +113,7 @@ impl Gpu {
         let scopes = [ErrorFilter::Internal, ErrorFilter::Validation, ErrorFilter::OutOfMemory];
         let [internal, validation, memory] = scopes.map(|filter| self.device.push_error_scope(filter));
         let result = calls();
-        let errors = [memory.pop(), validation.pop(), internal.pop()].map(|pop| pollster::block_on(pop));
+        let errors = [memory.pop(), validation.pop(), internal.pop()].map(pollster::block_on);
         let caught = errors.into_iter().flatten().next();
         self.check_alive()?;
         match caught {
