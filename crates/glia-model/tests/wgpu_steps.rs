@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use glia_backend_wgpu::{Counters, WgpuBackend, WgpuOptions};
 use glia_core::{Backend, BackendError, DType};
-use glia_model::{Model, ModelError, Options, WantedRows};
+use glia_model::{Event, GenerateParams, Model, ModelError, Options, SampleParams, WantedRows};
 
 /// The backend, or `None` with the reason printed.
 fn gpu(options: WgpuOptions) -> Option<Arc<WgpuBackend>> {
@@ -65,6 +65,42 @@ fn a_decode_step_builds_nothing_and_submits_once() {
             return;
         };
         check_steps(&Model::open_demo_with(options(&gpu)).unwrap(), &gpu, 4);
+    }
+}
+
+#[test]
+fn tokens_are_chosen_on_the_device() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let cpu = Model::open_demo().unwrap();
+    for (temperature, top_k, bytes_per_token) in [(0.0, 0, 12), (0.8, 40, 4 + 8 * 64), (0.8, 0, 4 * 2048)] {
+        let params = || GenerateParams {
+            max_tokens: Some(12),
+            ignore_eos: true,
+            sample: SampleParams {
+                temperature,
+                top_k,
+                seed: Some(5),
+                ..SampleParams::default()
+            },
+            ..GenerateParams::default()
+        };
+        let before = gpu.counters();
+        let tokens = |model: &Model| -> Vec<(u32, f32)> {
+            let events = model.generate_ids(&[1, 2, 3], params()).unwrap().map(Result::unwrap);
+            let token = |e| match e {
+                Event::Token { id, logprob, .. } => Some((id, logprob)),
+                _ => None,
+            };
+            events.filter_map(token).collect()
+        };
+        let on_device = tokens(&model);
+        assert_eq!(on_device.len(), 12);
+        assert_eq!(gpu.counters().since(&before).read_bytes, 12 * bytes_per_token);
+        for (a, b) in on_device.iter().zip(tokens(&cpu)) {
+            assert_eq!(a.0, b.0);
+            assert!((a.1 - b.1).abs() < 0.05, "{} {}", a.1, b.1);
+        }
     }
 }
 

@@ -16,7 +16,10 @@ impl Gpu {
     /// When memory is out or the device is lost.
     pub fn copy_bandwidth(&self) -> Result<f64, BackendError> {
         let bytes = BYTES.min(self.caps.max_buffer_bytes & !3);
-        let (a, b) = (self.buffer("measure", Use::Storage, bytes)?, self.buffer("measure", Use::Storage, bytes)?);
+        let (a, b) = (
+            self.buffer("measure", Use::Storage, bytes)?,
+            self.buffer("measure", Use::Storage, bytes)?,
+        );
         let mut best = 0f64;
         for _ in 0..5 {
             let mut encoder = self.device.create_command_encoder(&Default::default());

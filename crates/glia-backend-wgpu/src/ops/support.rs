@@ -49,7 +49,9 @@ pub(crate) fn supports_node(node: &NodeView<'_>) -> bool {
 
 fn fits(ty: &ValueType) -> bool {
     let mut fixed = ty.dims.iter().filter_map(|d| d.as_fixed());
-    fixed.try_fold(1usize, |n, d| n.checked_mul(d)).is_some_and(|n| n < MAX_ELEMS)
+    fixed
+        .try_fold(1usize, |n, d| n.checked_mul(d))
+        .is_some_and(|n| n < MAX_ELEMS)
 }
 
 fn plain(dtype: DType) -> bool {

@@ -243,7 +243,11 @@ impl<'a> Lower<'a> {
         for key in keys {
             pipelines.push(self.gpu.pipeline(key)?);
         }
+        let reads = keys
+            .first()
+            .map_or(0, |k| k.buffers.iter().filter(|a| **a == Access::Read).count());
         self.dispatches.push(Dispatch {
+            n_reads: reads,
             pipelines,
             binds: binds.to_vec(),
             call: Box::new(call),

@@ -4,6 +4,7 @@ mod compiled;
 mod fuse;
 mod input;
 mod lower;
+mod needs;
 mod output;
 mod resources;
 mod run;

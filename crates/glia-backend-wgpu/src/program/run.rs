@@ -7,6 +7,7 @@ use std::time::Instant;
 use glia_core::{BackendError, StateId, Step, Tensor};
 
 use super::compiled::{Compiled, Output};
+use super::needs::{self, OutputSet};
 use super::output::{DeviceTensor, copy};
 use super::seqs::BlockCopy;
 use super::{BufDef, StepInfo, input};
@@ -215,17 +216,22 @@ impl Bound {
                 _ => {}
             }
         }
-        let pieces = self.pieces(program, info);
+        let pieces = self.pieces(program, step, info);
         let offsets = self.write_params(program, &pieces)?;
         self.record(program, step, encoder, &pieces, &offsets, info)
     }
 
     /// The dispatches of this step, those too large for one submission cut into several.
-    fn pieces(&self, program: &Compiled, info: &StepInfo<'_>) -> Vec<Piece> {
+    fn pieces(&self, program: &Compiled, step: &Step<'_>, info: &StepInfo<'_>) -> Vec<Piece> {
         let limit = program.gpu.max_submit_ops.max(1);
         let mut last: (&[usize], u64) = (&[], 0);
         let mut pieces = Vec::with_capacity(program.dispatches.len());
+        let wanted = (0..program.outputs.len()).filter(|&i| step.wants(i));
+        let wanted = wanted.fold(0, |set, i| set | needs::output_bit(i));
         for (at, dispatch) in program.dispatches.iter().enumerate() {
+            if program.needs[at] != OutputSet::MAX && program.needs[at] & wanted == 0 {
+                continue;
+            }
             let call: Call = (dispatch.call)(info);
             if call.groups == 0 {
                 continue;
@@ -382,6 +388,9 @@ impl Bound {
         let mut made: HashMap<usize, (Pooled, Pooled)> = HashMap::new();
         for (i, output) in program.outputs.iter().enumerate() {
             let Output::Buffer(id, buf) = output else { continue };
+            if !step.wants(i) {
+                continue;
+            }
             let value = program.segment.value(*id);
             let bytes = info.n_elems(&value.ty) as u64 * 4;
             if bytes == 0 {
@@ -408,6 +417,10 @@ impl Bound {
                     let ty = &program.segment.value(*id).ty;
                     let tensor = DeviceTensor::new(gpu, stay).with_readback(map, index.clone());
                     Tensor::device(ty.dtype, info.shape(ty), Arc::new(tensor))?
+                }
+                // Empty, or not wanted.
+                (Output::Buffer(id, _), None) if !step.wants(i) => {
+                    Tensor::zeros(program.segment.value(*id).ty.dtype, [0])?
                 }
                 (Output::Buffer(id, _), None) => {
                     let ty = &program.segment.value(*id).ty;
