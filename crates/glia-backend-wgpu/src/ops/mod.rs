@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod cache;
 mod elementwise;
+pub(crate) mod heads;
 mod index;
 mod matmul;
 mod norm;
