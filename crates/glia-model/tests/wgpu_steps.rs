@@ -119,6 +119,19 @@ fn so_does_one_of_a_real_model() {
 }
 
 #[test]
+fn the_first_request_compiles_nothing() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let before = gpu.counters();
+    model
+        .session()
+        .unwrap()
+        .feed(&(1..40).collect::<Vec<u32>>(), &WantedRows::Last)
+        .unwrap();
+    assert_eq!(gpu.counters().since(&before).pipelines, 0);
+}
+
+#[test]
 fn memory_is_flat_over_requests() {
     let Some(gpu) = gpu(WgpuOptions::default()) else { return };
     let model = Model::open_demo_with(options(&gpu)).unwrap();

@@ -122,7 +122,7 @@ impl Model {
             other => other?.map(Ok),
         };
         let warnings = file.warnings().iter().chain(tokenizer.warnings()).cloned().collect();
-        Ok(Model {
+        let model = Model {
             executor,
             tokenizer,
             template,
@@ -141,7 +141,24 @@ impl Model {
                 packing,
                 total: start.elapsed(),
             },
-        })
+        };
+        if on_device {
+            model.warm_up()?;
+        }
+        Ok(model)
+    }
+
+    /// Runs a token, then a short prompt, and forgets them: what a device makes at the first use of a kernel is there
+    /// when the first request comes, and a device that cannot run the model says so now.
+    fn warm_up(&self) -> Result<(), ModelError> {
+        let mut session = self.session()?;
+        for n in [1, 8] {
+            let room = self.max_context.saturating_sub(session.pos());
+            if n <= room {
+                session.feed(&vec![0; n], &WantedRows::Last)?;
+            }
+        }
+        Ok(())
     }
 
     /// How long opening took, the reading of the file's header by [`ModelFile::open`] not counted.
