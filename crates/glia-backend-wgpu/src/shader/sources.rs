@@ -40,12 +40,16 @@ sources! {
         Rope => "rope",
         MatMul => "matmul",
         Batched => "batched",
+        Heads => "heads",
         KvAppend => "kv_append",
         KvDense => "kv_dense",
-        Attention => "attention",
+        AttentionAlone => "attention_alone",
+        AttentionTogether => "attention_together",
+        AttentionCombine => "attention_combine",
     }
     parts {
         "prelude",
+        "attention_part",
         "best_part",
         "functions",
         "kv_read",
