@@ -267,7 +267,8 @@ impl Bound {
             return Ok(Vec::new());
         }
         let stride = (4 * MAX_WORDS as u64).next_multiple_of(gpu.caps.uniform_align);
-        let bytes = stride * pieces.len() as u64;
+        // Room for every dispatch of the program: which of them have work changes from step to step.
+        let bytes = stride * pieces.len().max(program.dispatches.len()) as u64;
         if self.params.as_ref().is_none_or(|(buffer, _)| buffer.size() < bytes) {
             self.params = None;
             let buffer = gpu.buffer("params", Use::Uniform, bytes)?;
@@ -288,6 +289,7 @@ impl Bound {
             gpu.count_work(0, 1);
             self.params = Some((buffer, group));
         }
+        let bytes = stride * pieces.len() as u64;
         let mut all = vec![0u8; usize::try_from(bytes).unwrap_or(0)];
         let mut offsets = Vec::with_capacity(pieces.len());
         for (piece, slot) in pieces.iter().zip(all.chunks_exact_mut(stride as usize)) {
