@@ -1,10 +1,10 @@
 //! The heads of an attention prepared in one dispatch: queries, keys and values normed and rotated, keys and values
 //! written to the cache.
 
-use glia_core::{BackendError, DType, Instr, Rope, RopePairing, Segment, StateId, StateKind, ValueId, ValueKind};
+use glia_core::{BackendError, DType, Instr, Op, Rope, RopePairing, Segment, StateId, StateKind, ValueId, ValueKind};
 
 use super::{GROUP, cache, rope};
-use crate::program::Lower;
+use crate::program::{Chain, HeadsItem, Lower};
 use crate::shader::{Call, KernelKey, Source};
 
 /// RMSNorm over each head.
@@ -42,6 +42,24 @@ pub(crate) struct Heads<'a> {
 }
 
 impl<'a> Heads<'a> {
+    /// The heads of a group of instructions; `None` when their types are not what this kernel is for.
+    pub fn of(segment: &'a Segment, item: &HeadsItem) -> Option<Heads<'a>> {
+        let cache = &segment.instrs[item.cache];
+        let no_chain = |x: ValueId| Chain {
+            x,
+            norm: None,
+            rope: None,
+            out: x,
+        };
+        Some(Heads {
+            q: Head::of(segment, &item.q)?,
+            q_out: item.q.out,
+            k: Head::of(segment, &item.k)?,
+            v: Head::of(segment, &no_chain(cache.inputs[1]))?,
+            state: cache.state?,
+        })
+    }
+
     fn all(&self) -> [&Head<'a>; 3] {
         [&self.q, &self.k, &self.v]
     }
@@ -49,6 +67,39 @@ impl<'a> Heads<'a> {
     /// The rotation that q and k share, if any is rotated.
     fn rope(&self) -> Option<(&'a Rope, &'a Instr)> {
         self.q.rope.or(self.k.rope)
+    }
+}
+
+impl<'a> Head<'a> {
+    fn of(segment: &'a Segment, chain: &Chain) -> Option<Head<'a>> {
+        let [_, n_heads, size] = segment.value(chain.x).ty.dims[..] else {
+            return None;
+        };
+        let norm = match chain.norm.map(|i| &segment.instrs[i]) {
+            None => None,
+            Some(instr) => match instr.op {
+                Op::RmsNorm { eps, plus_one } => Some(HeadNorm {
+                    gain: instr.inputs.get(1).copied(),
+                    eps,
+                    plus_one,
+                }),
+                _ => return None,
+            },
+        };
+        let rope = match chain.rope.map(|i| &segment.instrs[i]) {
+            None => None,
+            Some(instr) => match &instr.op {
+                Op::Rope(rope) => Some((rope, instr)),
+                _ => return None,
+            },
+        };
+        Some(Head {
+            x: chain.x,
+            n_heads: n_heads.as_fixed()?,
+            size: size.as_fixed()?,
+            norm,
+            rope,
+        })
     }
 }
 
