@@ -122,6 +122,8 @@ impl Job<'_> {
                 table.blocks,
                 rows.n_rows(),
                 plan.tiles_each,
+                2 * form.key_chunks(),
+                2 * form.value_chunks(),
             ];
             Call::new(form.n_groups(&plan), &words)
                 .float(4, scale)
