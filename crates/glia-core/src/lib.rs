@@ -24,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod dim;
 mod dtype;
 mod error;

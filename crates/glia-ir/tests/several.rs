@@ -227,7 +227,7 @@ fn sequences_are_made_and_forked_in_every_program_or_in_none() {
 
 #[test]
 fn a_node_that_one_backend_refuses_by_its_types_goes_to_the_next() {
-    let picky = NullBackend::new().named("picky").supporting(|node| {
+    let picky = NullBackend::new().named("picky").supporting_nodes(|node| {
         // Matrices of 16 rows only: the head.
         node.op.kind() == "matmul" && node.inputs[1].dims[0].as_fixed() == Some(16)
     });

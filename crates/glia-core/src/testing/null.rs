@@ -10,7 +10,8 @@ use crate::{
     ValueType,
 };
 
-type Predicate = Arc<dyn Fn(&NodeView<'_>) -> bool + Send + Sync>;
+type OpPredicate = Arc<dyn Fn(&Op) -> bool + Send + Sync>;
+type NodePredicate = Arc<dyn Fn(&NodeView<'_>) -> bool + Send + Sync>;
 
 /// Computes nothing, on any op and dtype, so that planners and executors can be tested, or timed, without kernels.
 ///
@@ -22,7 +23,7 @@ type Predicate = Arc<dyn Fn(&NodeView<'_>) -> bool + Send + Sync>;
 /// use glia_core::testing::NullBackend;
 /// use glia_core::{Backend, DType, MemorySpace, Op, Tensor};
 ///
-/// let device = NullBackend::new().named("device").in_space(MemorySpace(3)).supporting(|n| n.op.kind() == "matmul");
+/// let device = NullBackend::new().named("device").in_space(MemorySpace(3)).supporting_kinds(&["matmul"]);
 /// assert!(device.supports(&Op::MatMul) && !device.supports(&Op::TokenEmbed));
 /// let host = Tensor::zeros(DType::F32, [2, 4])?;
 /// assert!(device.execute(&Op::MatMul, &[&host, &host]).is_err(), "not in its memory");
@@ -35,7 +36,8 @@ type Predicate = Arc<dyn Fn(&NodeView<'_>) -> bool + Send + Sync>;
 pub struct NullBackend {
     pub(super) name: String,
     pub(super) space: MemorySpace,
-    runs: Predicate,
+    runs_op: OpPredicate,
+    runs_node: NodePredicate,
     packs: bool,
     compiles: bool,
     pub(super) checkpoints: usize,
@@ -56,7 +58,8 @@ impl NullBackend {
         NullBackend {
             name: "null".to_owned(),
             space: MemorySpace::HOST,
-            runs: Arc::new(|_| true),
+            runs_op: Arc::new(|_| true),
+            runs_node: Arc::new(|_| true),
             packs: false,
             compiles: false,
             checkpoints: 1,
@@ -77,18 +80,24 @@ impl NullBackend {
         self
     }
 
-    /// Runs only the nodes that `runs` accepts. [`Backend::supports`], which knows no types, asks it with a node
-    /// without inputs and outputs.
+    /// Runs only the ops that `runs` accepts.
     #[must_use]
-    pub fn supporting(mut self, runs: impl Fn(&NodeView<'_>) -> bool + Send + Sync + 'static) -> NullBackend {
-        self.runs = Arc::new(runs);
+    pub fn supporting_ops(mut self, runs: impl Fn(&Op) -> bool + Send + Sync + 'static) -> NullBackend {
+        self.runs_op = Arc::new(runs);
         self
     }
 
     /// Runs only ops of these kinds.
     #[must_use]
     pub fn supporting_kinds(self, kinds: &'static [&'static str]) -> NullBackend {
-        self.supporting(|node| kinds.contains(&node.op.kind()))
+        self.supporting_ops(move |op| kinds.contains(&op.kind()))
+    }
+
+    /// Of the ops that it runs, only those nodes that `runs` accepts, by their dtypes and shapes.
+    #[must_use]
+    pub fn supporting_nodes(mut self, runs: impl Fn(&NodeView<'_>) -> bool + Send + Sync + 'static) -> NullBackend {
+        self.runs_node = Arc::new(runs);
+        self
     }
 
     /// Takes every weight into a packed form of no bytes.
@@ -154,20 +163,20 @@ impl Backend for NullBackend {
     }
 
     fn supports(&self, op: &Op) -> bool {
-        (self.runs)(&NodeView::new("", op, &[], &[], &[]))
+        (self.runs_op)(op)
     }
 
     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
         inputs.iter().try_for_each(|t| self.check_place(t))?;
         let types: Vec<ValueType> = inputs.iter().map(|t| type_of(t)).collect();
-        if !(self.runs)(&NodeView::new("", op, &types, &[], &vec![false; types.len()])) {
+        if !self.supports(op) {
             return Err(BackendError::unsupported(&self.name, op));
         }
         self.outputs(op, &types)
     }
 
     fn supports_node(&self, node: &NodeView<'_>) -> bool {
-        (self.runs)(node)
+        (self.runs_op)(node.op) && (self.runs_node)(node)
     }
 
     fn pack(&self, node: &NodeView<'_>, input: usize, weight: &Tensor) -> Result<Option<Packed>, BackendError> {
@@ -179,7 +188,7 @@ impl Backend for NullBackend {
     }
 
     fn execute_node(&self, cx: &mut NodeCx<'_>) -> Result<(), BackendError> {
-        if !(self.runs)(&cx.node) {
+        if !self.supports_node(&cx.node) {
             return Err(BackendError::unsupported(&self.name, cx.node.op));
         }
         let mut types = Vec::with_capacity(cx.inputs.len());
