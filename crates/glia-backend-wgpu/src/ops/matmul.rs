@@ -43,6 +43,49 @@ pub(super) fn lower(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendErro
     )
 }
 
+/// A product that is added to `other`.
+pub(super) fn added(
+    cx: &mut Lower<'_>,
+    instr: &Instr,
+    other: ValueId,
+    outputs: &[ValueId],
+) -> Result<(), BackendError> {
+    let bias = instr.inputs.get(2).map(|&id| cx.value(id)).transpose()?;
+    product(
+        cx,
+        &Product {
+            x: instr.inputs[0],
+            weights: &instr.inputs[1..2],
+            bias,
+            residual: Some(other),
+            outputs,
+        },
+    )
+}
+
+/// Products of one value with several weights of one dtype.
+pub(super) fn several(cx: &mut Lower<'_>, instrs: &[&Instr]) -> Result<(), BackendError> {
+    let mut bias = Vec::new();
+    for id in instrs.iter().filter_map(|i| i.inputs.get(2)) {
+        if let Some(of) = cx.const_of(*id) {
+            bias.extend(crate::weights::plain_words(&cx.weight(of)?)?);
+        }
+    }
+    let bias = (!bias.is_empty()).then(|| cx.upload_words("bias", &bias)).transpose()?;
+    let weights: Vec<ValueId> = instrs.iter().map(|i| i.inputs[1]).collect();
+    let outputs: Vec<ValueId> = instrs.iter().map(|i| i.outputs[0]).collect();
+    product(
+        cx,
+        &Product {
+            x: instrs[0].inputs[0],
+            weights: &weights,
+            bias,
+            residual: None,
+            outputs: &outputs,
+        },
+    )
+}
+
 /// Rows of x that a thread or workgroup takes together: a kernel each, of which a step runs one.
 const ROWS: [u32; 4] = [1, 2, 4, 8];
 

@@ -13,10 +13,10 @@ mod support;
 
 pub(crate) use support::supports_node;
 
-use glia_core::{BackendError, Instr, Op};
+use glia_core::{BackendError, DType, Instr, Op, Segment};
 
 use crate::gpu::NAME;
-use crate::program::{Item, Lower};
+use crate::program::{HeadsItem, Item, Lower};
 
 /// Threads of a workgroup.
 pub(crate) const GROUP: usize = 64;
@@ -26,9 +26,34 @@ pub(crate) const GROUP: usize = 64;
 /// # Errors
 /// When a kernel does not compile, a weight cannot be read, or memory is out.
 pub(crate) fn lower(cx: &mut Lower<'_>, item: &Item) -> Result<(), BackendError> {
+    let instrs = &cx.segment.instrs;
     match item {
-        Item::One(i) => one(cx, &cx.segment.instrs[*i]),
+        Item::One(i) => one(cx, &instrs[*i]),
+        Item::Products(all) => {
+            let all: Vec<&Instr> = all.iter().map(|&i| &instrs[i]).collect();
+            matmul::several(cx, &all)
+        }
+        Item::Added { instr, add } => {
+            let (instr, add) = (&instrs[*instr], &instrs[*add]);
+            let out = instr.outputs[0];
+            let other = add.inputs[usize::from(add.inputs[0] == out)];
+            match instr.op {
+                Op::MatMul => matmul::added(cx, instr, other, &add.outputs),
+                Op::RmsNorm { eps, plus_one } => norm::rms(cx, instr, eps, plus_one, Some((other, add.outputs[0]))),
+                Op::LayerNorm { eps } => norm::layer(cx, instr, eps, Some((other, add.outputs[0]))),
+                _ => one(cx, instr).and_then(|()| one(cx, add)),
+            }
+        }
+        Item::Heads(_) => Err(BackendError::UnsupportedOp {
+            backend: NAME.to_owned(),
+            op: "heads".to_owned(),
+        }),
     }
+}
+
+/// Whether heads are prepared in one kernel.
+pub(crate) fn takes_heads(_segment: &Segment, _kv_dtypes: [DType; 2], _heads: &HeadsItem) -> bool {
+    false
 }
 
 fn one(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendError> {
@@ -37,8 +62,8 @@ fn one(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendError> {
         Op::Binary(op) => elementwise::binary(cx, instr, *op),
         Op::Unary(_) | Op::Scale { .. } | Op::Clamp { .. } => elementwise::unary(cx, instr),
         Op::Gated(gate) => elementwise::gated(cx, instr, *gate),
-        Op::RmsNorm { eps, plus_one } => norm::rms(cx, instr, *eps, *plus_one),
-        Op::LayerNorm { eps } => norm::layer(cx, instr, *eps),
+        Op::RmsNorm { eps, plus_one } => norm::rms(cx, instr, *eps, *plus_one, None),
+        Op::LayerNorm { eps } => norm::layer(cx, instr, *eps, None),
         Op::Softmax { axis } => reduce::softmax(cx, instr, *axis),
         Op::TokenEmbed => index::embed(cx, instr),
         Op::Gather { axis } => index::gather(cx, instr, *axis),

@@ -1,32 +1,57 @@
 //! RMSNorm and LayerNorm.
 
-use glia_core::{BackendError, Instr};
+use glia_core::{BackendError, Instr, ValueId};
 
 use super::GROUP;
 use crate::program::Lower;
 use crate::shader::{Call, KernelKey, Source};
 
-pub(super) fn rms(cx: &mut Lower<'_>, instr: &Instr, eps: f32, plus_one: bool) -> Result<(), BackendError> {
-    lower(cx, instr, eps, if plus_one { 1.0 } else { 0.0 }, false)
+/// What the normed rows are added to, and where the sum goes.
+type Added = Option<(ValueId, ValueId)>;
+
+pub(super) fn rms(
+    cx: &mut Lower<'_>,
+    instr: &Instr,
+    eps: f32,
+    plus_one: bool,
+    added: Added,
+) -> Result<(), BackendError> {
+    lower(cx, instr, [eps, if plus_one { 1.0 } else { 0.0 }], false, added)
 }
 
-pub(super) fn layer(cx: &mut Lower<'_>, instr: &Instr, eps: f32) -> Result<(), BackendError> {
-    lower(cx, instr, eps, 0.0, true)
+pub(super) fn layer(cx: &mut Lower<'_>, instr: &Instr, eps: f32, added: Added) -> Result<(), BackendError> {
+    lower(cx, instr, [eps, 0.0], true, added)
 }
 
-fn lower(cx: &mut Lower<'_>, instr: &Instr, eps: f32, add: f32, centred: bool) -> Result<(), BackendError> {
-    let mut reads = Vec::with_capacity(3);
+fn lower(
+    cx: &mut Lower<'_>,
+    instr: &Instr,
+    [eps, add]: [f32; 2],
+    centred: bool,
+    added: Added,
+) -> Result<(), BackendError> {
+    let mut reads = Vec::with_capacity(4);
     for &id in &instr.inputs {
         reads.push(cx.value(id)?);
     }
-    let y = cx.value(instr.outputs[0])?;
-    let ty = cx.ty(instr.outputs[0]).clone();
+    let n_inputs = reads.len();
+    let mut out = instr.outputs[0];
+    if let Some((other, sum)) = added {
+        reads.push(cx.value(other)?);
+        out = sum;
+    }
+    let y = cx.value(out)?;
+    let ty = cx.ty(out).clone();
     let width = ty.dims.last().and_then(|d| d.as_fixed()).unwrap_or(usize::MAX);
-    let (n_inputs, alone) = (reads.len(), cx.caps().alone(width.saturating_mul(4)));
+    let alone = cx.caps().alone(width.saturating_mul(4));
+    let (n_reads, has_added) = (reads.len() as u32, added.is_some());
     let key = |access: &[_]| {
         KernelKey::new(Source::Norm, access)
             .flag("GAIN", n_inputs > 1)
             .flag("BIAS", n_inputs > 2)
+            .flag("ADDED", has_added)
+            .int("ADDED_AT", n_reads - 1)
+            .int("OUT_AT", n_reads)
             .flag("CENTRED", centred)
             .flag("ALONE", alone)
     };

@@ -51,7 +51,7 @@ pub(crate) fn compile(
 ) -> Result<Arc<dyn Program>, BackendError> {
     segment.check_ids()?;
     let mut lower = Lower::new(gpu, segment, options);
-    for item in fuse::items(segment) {
+    for item in fuse::items(segment, &|heads| ops::takes_heads(segment, options.kv_dtypes, heads)) {
         let instr = &segment.instrs[item.last()];
         lower.instr = item.last();
         ops::lower(&mut lower, &item).map_err(|e| e.at(NAME, &instr.node, instr.op.kind()))?;

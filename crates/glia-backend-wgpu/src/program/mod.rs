@@ -13,7 +13,7 @@ mod state;
 mod step;
 
 pub(crate) use compiled::compile;
-pub(crate) use fuse::Item;
+pub(crate) use fuse::{HeadsItem, Item};
 pub(crate) use lower::Lower;
 pub(crate) use output::{download, upload};
 pub(crate) use resources::{Bind, BufDef, BufId, Dispatch, Trig};

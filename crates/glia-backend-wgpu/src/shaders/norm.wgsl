@@ -3,15 +3,14 @@
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 #if GAIN
 @group(0) @binding(1) var<storage, read> gain: array<f32>;
+#endif
 #if BIAS
 @group(0) @binding(2) var<storage, read> bias: array<f32>;
-@group(0) @binding(3) var<storage, read_write> y: array<f32>;
-#else
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
 #endif
-#else
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+#if ADDED
+@group(0) @binding({{ADDED_AT}}) var<storage, read> added: array<f32>;
 #endif
+@group(0) @binding({{OUT_AT}}) var<storage, read_write> y: array<f32>;
 
 #include reduce_part
 
@@ -56,6 +55,9 @@ fn main(
 #if BIAS
         v += bias[i];
 #endif
+#endif
+#if ADDED
+        v += added[at + i];
 #endif
         y[at + i] = v;
     }
