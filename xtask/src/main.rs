@@ -3,6 +3,7 @@
 mod arm;
 mod bench;
 mod check;
+mod device_check;
 mod goldens;
 mod house;
 mod models;
@@ -36,6 +37,8 @@ enum Command {
     /// Keep a core busy until stdin ends: what `bench --busy` starts
     #[command(hide = true)]
     Spin,
+    /// Everything that a machine with a real GPU has to show
+    DeviceCheck(device_check::Args),
     /// Fetch real models into a folder
     Models(models::Args),
     /// Run the golden cases of a folder
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::Bench(args) => bench::run(&args),
         Command::Spin => bench::spin(),
+        Command::DeviceCheck(args) => device_check::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Goldens(args) => goldens::run(&args),
     };

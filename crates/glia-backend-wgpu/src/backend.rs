@@ -42,6 +42,14 @@ impl WgpuBackend {
         self.held().counters.read()
     }
 
+    /// Bytes per second that a copy on the device reads and writes together, the best of several.
+    ///
+    /// # Errors
+    /// When memory is out or the device is lost.
+    pub fn copy_bandwidth(&self) -> Result<f64, BackendError> {
+        self.device()?.copy_bandwidth()
+    }
+
     /// Destroys the device, as a driver does that gives up. Programs then fail with
     /// [`BackendError::DeviceLost`]; what is compiled afterwards runs on a new device. For tests of recovery.
     pub fn lose_device(&self) {
@@ -117,7 +125,7 @@ impl Backend for WgpuBackend {
 }
 
 /// Weights of a segment of one instruction: those of its inputs that must be weights.
-struct Inputs<'a>(&'a [&'a Tensor]);
+struct Inputs<'a>(&'a [Tensor]);
 
 impl ConstSource for Inputs<'_> {
     fn tensor(&self, id: ConstId) -> Result<Tensor, BackendError> {
@@ -125,7 +133,7 @@ impl ConstSource for Inputs<'_> {
             what: "weight",
             id: id.0.into(),
         };
-        self.0.get(id.index()).map(|&t| t.clone()).ok_or(unknown)
+        self.0.get(id.index()).cloned().ok_or(unknown)
     }
 
     fn n_consts(&self) -> usize {
@@ -195,7 +203,11 @@ fn alone(gpu: &Arc<Gpu>, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Bac
         segment.outputs.push(id);
     }
     segment.instrs.push(instr);
-    let consts = Inputs(inputs);
+    let host: Vec<Tensor> = inputs
+        .iter()
+        .map(|t| program::download(gpu, t))
+        .collect::<Result<_, _>>()?;
+    let consts = Inputs(&host);
     let n_rows = given
         .first()
         .and_then(|t| t.shape().first().copied())

@@ -76,8 +76,12 @@ impl Caps {
         self.software && n <= MAX_STEPS
     }
 
-    /// Arithmetic operations of one submission when nothing else is asked: a fraction of a second on such a device.
-    pub fn submit_ops(&self) -> u64 {
-        if self.software { 4_000_000_000 } else { 200_000_000_000 }
+    /// Arithmetic operations of one submission when nothing else is asked: well below a second on such a device.
+    pub fn submit_ops(&self, kind: wgpu::DeviceType) -> u64 {
+        match kind {
+            wgpu::DeviceType::Cpu => 1_000_000_000,
+            wgpu::DeviceType::DiscreteGpu => 400_000_000_000,
+            _ => 50_000_000_000,
+        }
     }
 }

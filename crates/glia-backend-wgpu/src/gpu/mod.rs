@@ -5,6 +5,7 @@ mod buffers;
 mod caps;
 mod counters;
 mod device;
+mod measure;
 mod options;
 mod unlocked;
 

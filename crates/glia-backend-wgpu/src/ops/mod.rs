@@ -3,6 +3,7 @@
 pub(crate) mod attention;
 pub(crate) mod cache;
 mod elementwise;
+pub(crate) mod heads;
 mod index;
 mod matmul;
 mod norm;
@@ -44,16 +45,16 @@ pub(crate) fn lower(cx: &mut Lower<'_>, item: &Item) -> Result<(), BackendError>
                 _ => one(cx, instr).and_then(|()| one(cx, add)),
             }
         }
-        Item::Heads(_) => Err(BackendError::UnsupportedOp {
-            backend: NAME.to_owned(),
-            op: "heads".to_owned(),
-        }),
+        Item::Heads(item) => match heads::Heads::of(cx.segment, item) {
+            Some(heads) => heads::lower(cx, &heads),
+            None => Ok(()),
+        },
     }
 }
 
 /// Whether heads are prepared in one kernel.
-pub(crate) fn takes_heads(_segment: &Segment, _kv_dtypes: [DType; 2], _heads: &HeadsItem) -> bool {
-    false
+pub(crate) fn takes_heads(segment: &Segment, kv_dtypes: [DType; 2], item: &HeadsItem) -> bool {
+    heads::Heads::of(segment, item).is_some_and(|heads| heads::fits(segment, kv_dtypes, &heads))
 }
 
 fn one(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendError> {

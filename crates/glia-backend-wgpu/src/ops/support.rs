@@ -48,9 +48,9 @@ pub(crate) fn supports_node(node: &NodeView<'_>) -> bool {
 }
 
 fn fits(ty: &ValueType) -> bool {
-    let fixed = ty.dims.iter().filter_map(|d| d.as_fixed());
+    let mut fixed = ty.dims.iter().filter_map(|d| d.as_fixed());
     fixed
-        .fold(Some(1usize), |n, d| n?.checked_mul(d))
+        .try_fold(1usize, |n, d| n.checked_mul(d))
         .is_some_and(|n| n < MAX_ELEMS)
 }
 

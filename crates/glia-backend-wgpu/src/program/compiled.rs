@@ -8,6 +8,7 @@ use glia_core::{
 };
 
 use super::lower::IndexLimit;
+use super::needs::{self, OutputSet};
 use super::slots::{self, Slots};
 use super::state::State;
 use super::{BufDef, BufId, Dispatch, Lower, StepInfo, TableHeader, fuse};
@@ -21,6 +22,8 @@ pub(super) struct Compiled {
     pub bufs: Vec<BufDef>,
     pub dispatches: Vec<Dispatch>,
     pub slots: Slots,
+    /// For each dispatch, the outputs that need it.
+    pub needs: Vec<OutputSet>,
     pub limits: Vec<IndexLimit>,
     pub outputs: Vec<Output>,
     pub max_context: usize,
@@ -53,7 +56,7 @@ pub(crate) fn compile(
     let mut lower = Lower::new(gpu, segment, options);
     for item in fuse::items(segment, &|heads| ops::takes_heads(segment, options.kv_dtypes, heads)) {
         let instr = &segment.instrs[item.last()];
-        lower.instr = item.last();
+        lower.instrs = item.members().into();
         ops::lower(&mut lower, &item).map_err(|e| e.at(NAME, &instr.node, instr.op.kind()))?;
     }
     let mut outputs = Vec::with_capacity(segment.outputs.len());
@@ -74,13 +77,15 @@ pub(crate) fn compile(
     }
     let weight_bytes = lower.weight_bytes();
     let (bufs, dispatches) = (lower.bufs, lower.dispatches);
-    let keep: Vec<usize> = outputs
+    let made_in: Vec<(usize, usize)> = outputs
         .iter()
-        .filter_map(|o| match o {
-            Output::Buffer(_, buf) => Some(buf.index()),
+        .enumerate()
+        .filter_map(|(i, o)| match o {
+            Output::Buffer(_, buf) => Some((i, buf.index())),
             _ => None,
         })
         .collect();
+    let keep: Vec<usize> = made_in.iter().map(|(_, buf)| *buf).collect();
     let rows = [SeqRows {
         seq: SeqId(0),
         first_row: 0,
@@ -106,6 +111,7 @@ pub(crate) fn compile(
     Ok(Arc::new(Compiled {
         gpu: gpu.clone(),
         slots: slots::assign(&bufs, &dispatches, &keep, &size),
+        needs: needs::of(&bufs, &dispatches, &made_in),
         segment: segment.clone(),
         limits: lower.limits,
         one_sequence: lower.one_sequence,

@@ -36,6 +36,20 @@ pub(crate) struct Chain {
 }
 
 impl Item {
+    /// Its instructions, in order.
+    pub fn members(&self) -> Vec<usize> {
+        match self {
+            Item::One(i) => vec![*i],
+            Item::Products(all) => all.clone(),
+            Item::Added { instr, add } => vec![*instr, *add],
+            Item::Heads(heads) => {
+                let mut all: Vec<usize> = heads.members().collect();
+                all.sort_unstable();
+                all
+            }
+        }
+    }
+
     /// The last of its instructions.
     pub fn last(&self) -> usize {
         match self {
@@ -184,11 +198,20 @@ fn heads(segment: &Segment, uses: &Uses, i: usize) -> Option<HeadsItem> {
     let cache = &segment.instrs[i];
     let state = cache.state.filter(|_| matches!(cache.op, Op::KvCache))?;
     let reads_state = |instr: &Instr| {
-        let part = |i: usize| segment.value(segment.resolve(*instr.inputs.get(i)?)).kind.clone().into();
+        let part = |i: usize| {
+            segment
+                .value(segment.resolve(*instr.inputs.get(i)?))
+                .kind
+                .clone()
+                .into()
+        };
         let of: [Option<ValueKind>; 2] = [part(1), part(2)];
         of == [Some(ValueKind::State(state, 0)), Some(ValueKind::State(state, 1))]
     };
-    let attention = segment.instrs.iter().find(|a| matches!(a.op, Op::Sdpa(_)) && reads_state(a))?;
+    let attention = segment
+        .instrs
+        .iter()
+        .find(|a| matches!(a.op, Op::Sdpa(_)) && reads_state(a))?;
     let k = chain(segment, uses, cache.inputs[0])?;
     let q = chain(segment, uses, attention.inputs[0])?;
     // Queries that are read before the append would not be there yet.

@@ -73,7 +73,7 @@ impl Trig {
             && self.freqs.iter().zip(&other.freqs).all(|(a, b)| same(a, b))
     }
 
-    /// Bytes of the table in a step of `n_rows` rows.
+    /// Bytes of the table for `n_rows` positions.
     pub fn size_bytes(&self, n_rows: usize) -> u64 {
         8 * (n_rows * self.freqs.first().map_or(0, Tensor::n_elems)) as u64
     }
@@ -90,6 +90,15 @@ impl Trig {
         let half = self.freqs.first().map_or(0, Tensor::n_elems);
         let mut out = vec![0; 2 * positions.len() * half];
         let (cos, sin) = out.split_at_mut(positions.len() * half);
+        let all = [SeqRows {
+            seq: glia_core::SeqId(0),
+            first_row: 0,
+            n_rows: positions.len(),
+            pos: 0,
+        }];
+        let n_rows: usize = rows.iter().map(|r| r.n_rows).sum();
+        // Positions that are not those of the step's rows belong together.
+        let rows = if n_rows == positions.len() { rows } else { &all };
         for row in rows {
             let end = (row.first_row + row.n_rows).min(positions.len());
             let own = &positions[row.first_row.min(end)..end];

@@ -33,8 +33,8 @@ pub(crate) struct Lower<'a> {
     pub limits: Vec<IndexLimit>,
     /// Whether some kernel reads the past as one dense tensor, which several sequences do not have.
     pub one_sequence: bool,
-    /// The instruction that is lowered now.
-    pub instr: usize,
+    /// The instructions that are lowered now.
+    pub instrs: Arc<[usize]>,
     of_value: HashMap<ValueId, BufId>,
     of_kv: HashMap<(StateId, usize), BufId>,
     table: Option<BufId>,
@@ -52,7 +52,7 @@ impl<'a> Lower<'a> {
             dispatches: Vec::new(),
             limits: Vec::new(),
             one_sequence: false,
-            instr: 0,
+            instrs: Arc::new([]),
             of_value: HashMap::new(),
             of_kv: HashMap::new(),
             table: None,
@@ -243,11 +243,15 @@ impl<'a> Lower<'a> {
         for key in keys {
             pipelines.push(self.gpu.pipeline(key)?);
         }
+        let reads = keys
+            .first()
+            .map_or(0, |k| k.buffers.iter().filter(|a| **a == Access::Read).count());
         self.dispatches.push(Dispatch {
+            n_reads: reads,
             pipelines,
             binds: binds.to_vec(),
             call: Box::new(call),
-            instr: self.instr,
+            instrs: self.instrs.clone(),
         });
         Ok(())
     }

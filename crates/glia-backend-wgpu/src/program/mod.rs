@@ -4,6 +4,7 @@ mod compiled;
 mod fuse;
 mod input;
 mod lower;
+mod needs;
 mod output;
 mod resources;
 mod run;
@@ -13,7 +14,7 @@ mod state;
 mod step;
 
 pub(crate) use compiled::compile;
-pub(crate) use fuse::{HeadsItem, Item};
+pub(crate) use fuse::{Chain, HeadsItem, Item};
 pub(crate) use lower::Lower;
 pub(crate) use output::{download, upload};
 pub(crate) use resources::{Bind, BufDef, BufId, Dispatch, Trig};

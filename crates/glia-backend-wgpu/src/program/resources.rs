@@ -71,7 +71,9 @@ pub(crate) struct Dispatch {
     /// Kernels that bind alike; each call names one.
     pub pipelines: Vec<Arc<Pipeline>>,
     pub binds: Vec<Bind>,
+    /// How many of the buffers, from the first, are only read.
+    pub n_reads: usize,
     pub call: Box<dyn Fn(&StepInfo<'_>) -> Call + Send + Sync>,
-    /// The instruction that it computes, or the last of those.
-    pub instr: usize,
+    /// The instructions that it computes, alone or with other dispatches.
+    pub instrs: Arc<[usize]>,
 }

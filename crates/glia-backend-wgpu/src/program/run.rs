@@ -7,6 +7,7 @@ use std::time::Instant;
 use glia_core::{BackendError, StateId, Step, Tensor};
 
 use super::compiled::{Compiled, Output};
+use super::needs::{self, OutputSet};
 use super::output::{DeviceTensor, copy};
 use super::seqs::BlockCopy;
 use super::{BufDef, StepInfo, input};
@@ -59,6 +60,18 @@ impl Bound {
         Ok(())
     }
 
+    /// Lets go of all memory but the cache: what the next step needs is taken anew.
+    pub fn release(&mut self, program: &Compiled) {
+        for (own, def) in self.own.iter_mut().zip(&program.bufs) {
+            if !matches!(def, BufDef::Kv { .. }) {
+                *own = None;
+            }
+        }
+        self.slots.iter_mut().for_each(|slot| *slot = None);
+        self.groups.iter_mut().for_each(|group| *group = None);
+        self.params = None;
+    }
+
     /// Forgets the bind groups of dispatches that use one of these buffers.
     fn unbind(&mut self, program: &Compiled, changed: impl Fn(usize) -> bool) {
         for (group, dispatch) in self.groups.iter_mut().zip(&program.dispatches) {
@@ -91,7 +104,9 @@ impl Bound {
                 BufDef::Input(id) => (program.segment.value(*id).name.as_str(), elems(*id)),
                 BufDef::Scratch(size) => ("working space", size(info)),
                 BufDef::Table => ("step table", 4 * info.table.n_words as u64),
-                BufDef::Trig(trig) => ("rotations", trig.size_bytes(info.sizes.t)),
+                BufDef::Trig(trig) => ("rotations", {
+                    trig.size_bytes(info.n_elems(&program.segment.value(trig.positions).ty))
+                }),
                 // A state that no step has written to yet still is bound.
                 BufDef::Kv { .. } => ("kv", if self.own[buf].is_some() { 0 } else { 4 }),
                 BufDef::Weight(_) => continue,
@@ -201,23 +216,29 @@ impl Bound {
                 _ => {}
             }
         }
-        let pieces = self.pieces(program, info);
+        let pieces = self.pieces(program, step, info);
         let offsets = self.write_params(program, &pieces)?;
         self.record(program, step, encoder, &pieces, &offsets, info)
     }
 
     /// The dispatches of this step, those too large for one submission cut into several.
-    fn pieces(&self, program: &Compiled, info: &StepInfo<'_>) -> Vec<Piece> {
+    fn pieces(&self, program: &Compiled, step: &Step<'_>, info: &StepInfo<'_>) -> Vec<Piece> {
         let limit = program.gpu.max_submit_ops.max(1);
-        let mut last = (usize::MAX, 0);
+        let mut last: (&[usize], u64) = (&[], 0);
         let mut pieces = Vec::with_capacity(program.dispatches.len());
+        let wanted = (0..program.outputs.len()).filter(|&i| step.wants(i));
+        let wanted = wanted.fold(0, |set, i| set | needs::output_bit(i));
         for (at, dispatch) in program.dispatches.iter().enumerate() {
+            if program.needs[at] != OutputSet::MAX && program.needs[at] & wanted == 0 {
+                continue;
+            }
             let call: Call = (dispatch.call)(info);
             if call.groups == 0 {
                 continue;
             }
-            if last.0 != dispatch.instr {
-                last = (dispatch.instr, program.ops_of(dispatch.instr, info));
+            if last.0 != &*dispatch.instrs {
+                let ops = dispatch.instrs.iter().map(|&i| program.ops_of(i, info));
+                last = (&dispatch.instrs, ops.fold(0, u64::saturating_add));
             }
             let n_pieces = (last.1 / limit + 1).min(call.groups);
             let each = call.groups.div_ceil(n_pieces);
@@ -305,9 +326,13 @@ impl Bound {
                 break;
             }
             let index = gpu.submit(NAME, encoder.finish())?;
+            // One at a time: a cancelled step ends soon, and none holds up what else uses the device.
+            gpu.wait(Some(index))?;
             if let (Some(sink), true) = (step.profile, end > at) {
-                gpu.wait(Some(index))?;
-                sink.add_since(program.dispatches[pieces[at].dispatch].instr, started);
+                // The first of several is the one that the others follow.
+                if let Some(&instr) = program.dispatches[pieces[at].dispatch].instrs.first() {
+                    sink.add_since(instr, started);
+                }
             }
             encoder = gpu.device.create_command_encoder(&Default::default());
             at = end;
@@ -363,8 +388,14 @@ impl Bound {
         let mut made: HashMap<usize, (Pooled, Pooled)> = HashMap::new();
         for (i, output) in program.outputs.iter().enumerate() {
             let Output::Buffer(id, buf) = output else { continue };
+            if !step.wants(i) {
+                continue;
+            }
             let value = program.segment.value(*id);
             let bytes = info.n_elems(&value.ty) as u64 * 4;
+            if bytes == 0 {
+                continue;
+            }
             let stay = gpu.buffer(&value.name, Use::Storage, bytes)?;
             let map = gpu.buffer(&value.name, Use::Readback, bytes)?;
             let from = self.buffer(program, buf.index())?;
@@ -387,11 +418,13 @@ impl Bound {
                     let tensor = DeviceTensor::new(gpu, stay).with_readback(map, index.clone());
                     Tensor::device(ty.dtype, info.shape(ty), Arc::new(tensor))?
                 }
+                // Empty, or not wanted.
+                (Output::Buffer(id, _), None) if !step.wants(i) => {
+                    Tensor::zeros(program.segment.value(*id).ty.dtype, [0])?
+                }
                 (Output::Buffer(id, _), None) => {
-                    return Err(glia_core::BackendError::UnknownId {
-                        what: "output",
-                        id: id.0.into(),
-                    });
+                    let ty = &program.segment.value(*id).ty;
+                    Tensor::zeros(ty.dtype, info.shape(ty))?
                 }
             });
         }
@@ -404,7 +437,7 @@ impl Bound {
 fn slice_end(pieces: &[Piece], at: usize, limit: u64, profiled: bool, program: &Compiled) -> usize {
     let mut ops = 0u64;
     for (i, piece) in pieces.iter().enumerate().skip(at) {
-        let instr = |p: &Piece| program.dispatches[p.dispatch].instr;
+        let instr = |p: &Piece| &program.dispatches[p.dispatch].instrs;
         let over = ops.saturating_add(piece.ops) > limit;
         if i > at && (over || (profiled && instr(piece) != instr(&pieces[at]))) {
             return i;

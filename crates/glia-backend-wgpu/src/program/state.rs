@@ -12,7 +12,7 @@ use crate::gpu::NAME;
 use crate::ops::cache::row_bytes;
 
 /// Blocks that memory is first taken for; it doubles from there.
-const FIRST_BLOCKS: usize = 16;
+const FIRST_BLOCKS: usize = 32;
 
 pub(super) struct State {
     program: Arc<Compiled>,
@@ -119,7 +119,12 @@ impl ProgramState for State {
             });
         }
         check_rows(step.rows, self.program.max_context, |seq| self.seqs.len(seq))?;
-        self.step(step)
+        let done = self.step(step);
+        if let Err(BackendError::OutOfMemory { .. }) = done {
+            // What a large step had taken must not keep a small one from running.
+            self.bound.release(&self.program);
+        }
+        done
     }
 
     fn commit(&mut self) {

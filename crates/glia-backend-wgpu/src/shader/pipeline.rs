@@ -115,7 +115,6 @@ pub(crate) struct Pipeline {
     pub pipeline: wgpu::ComputePipeline,
     pub layout: wgpu::BindGroupLayout,
     pub source: Source,
-    pub n_buffers: usize,
 }
 
 impl Pipeline {
@@ -159,7 +158,6 @@ impl Pipeline {
                 pipeline,
                 layout,
                 source: key.source,
-                n_buffers: key.buffers.len(),
             }
         })
     }

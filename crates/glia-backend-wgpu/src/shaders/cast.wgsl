@@ -4,7 +4,8 @@
 @group(0) @binding(1) var<storage, read_write> y: array<{{TO}}>;
 
 fn to_i32(v: f32) -> i32 {
-    if v != v {
+    // NaN, by its bits: comparisons may be taken to hold none.
+    if (bitcast<u32>(v) & 0x7fffffffu) > 0x7f800000u {
         return 0;
     }
     if v >= 2147483648.0 {

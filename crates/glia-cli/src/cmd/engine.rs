@@ -35,6 +35,7 @@ fn backends(engine: &EngineArgs) -> Result<Vec<Arc<dyn Backend>>, CliError> {
     for name in engine.backend.split(',').map(str::trim).filter(|n| !n.is_empty()) {
         match name {
             "cpu" => backends.push(Arc::new(cpu(engine)?)),
+            "wgpu" => backends.push(Arc::new(glia_backend_wgpu::WgpuBackend::new(Default::default())?)),
             other => {
                 return Err(CliError::usage(format!(
                     "--backend: `{other}` is not in this build; available: cpu"
