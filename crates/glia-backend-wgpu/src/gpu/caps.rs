@@ -9,7 +9,8 @@ pub(crate) struct Caps {
     pub subgroups: bool,
     /// Constants of a dispatch travel in the command buffer instead of a uniform buffer.
     pub immediates: bool,
-    /// Devices that run kernels on the main processor: one thread per output, no barriers, small submissions.
+    /// Devices that run kernels on the main processor, unless the options say otherwise: one thread per output, no
+    /// barriers, small submissions.
     pub software: bool,
     /// Timestamps around passes.
     pub timestamps: bool,

@@ -13,7 +13,7 @@ use super::adapter::{self, AdapterEntry};
 use super::buffers::Pool;
 use super::caps::{self, Caps};
 use super::counters::Counting;
-use super::{WgpuOptions, unlocked};
+use super::{Kernels, WgpuOptions, unlocked};
 use crate::shader::{KernelKey, Pipeline};
 
 /// Name of the backend.
@@ -82,7 +82,8 @@ impl Gpu {
                 .get_or_insert_with(|| error.to_string());
         }));
         let info = adapter.get_info();
-        let caps = Caps::new(features, &limits, info.device_type == wgpu::DeviceType::Cpu);
+        let software = info.device_type == wgpu::DeviceType::Cpu && options.kernels == Kernels::Auto;
+        let caps = Caps::new(features, &limits, software);
         let cache = options.pipeline_cache.as_ref().filter(|_| caps.pipeline_cache);
         let cache = cache.and_then(|folder| PipelineFile::open(&device, &info, folder));
         let counters = Arc::new(Counting::default());

@@ -11,7 +11,7 @@ mod unlocked;
 
 pub use adapter::{AdapterEntry, adapters};
 pub(crate) use buffers::{Pooled, Use};
-pub(crate) use caps::Caps;
+pub(crate) use caps::{Caps, MAX_STEPS};
 pub use counters::Counters;
 pub(crate) use device::{Gpu, NAME, other};
-pub use options::{AdapterChoice, WgpuOptions};
+pub use options::{AdapterChoice, Kernels, WgpuOptions};

@@ -15,6 +15,17 @@ pub enum AdapterChoice {
     Name(String),
 }
 
+/// Which form of the kernels to run, where they have two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kernels {
+    /// As the adapter asks: on software adapters each thread works alone, on others workgroups share.
+    #[default]
+    Auto,
+    /// Workgroups share, on every adapter: slow on software, for tests and measurements.
+    Together,
+}
+
 /// How to open a device and how much of it to use.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -30,6 +41,8 @@ pub struct WgpuOptions {
     pub max_submit_ops: u64,
     /// Where compiled pipelines are kept between processes, on adapters that can; `None` keeps none.
     pub pipeline_cache: Option<PathBuf>,
+    /// Which form of the kernels to run; for tests and measurements.
+    pub kernels: Kernels,
 }
 
 impl WgpuOptions {
@@ -65,6 +78,12 @@ impl WgpuOptions {
     #[must_use]
     pub fn with_pipeline_cache(mut self, folder: PathBuf) -> WgpuOptions {
         self.pipeline_cache = Some(folder);
+        self
+    }
+    /// Sets [`kernels`](WgpuOptions::kernels).
+    #[must_use]
+    pub fn with_kernels(mut self, kernels: Kernels) -> WgpuOptions {
+        self.kernels = kernels;
         self
     }
 }

@@ -1,5 +1,6 @@
 //! The preprocessor of WGSL files. Lines that begin with `#` are its own: `#include NAME`, `#if FLAG`, `#if !FLAG`,
-//! `#else`, `#endif`; `{{NAME}}` within a line is replaced. A name that is not defined is an error.
+//! `#else`, `#endif`; `#for NAME COUNT` repeats what stands before its `#endfor` with NAME as 0, 1, ... below COUNT;
+//! `{{NAME}}` within a line is replaced. A name that is not defined is an error.
 
 use std::fmt;
 
@@ -63,41 +64,106 @@ fn expand(
     if depth > 8 {
         return Err(fault(0, "includes are nested too deeply".to_owned()));
     }
-    let get = |name: &str| defs.iter().find(|(n, _)| *n == name).map(|(_, def)| *def);
-    // For each open `#if`: whether its present branch is taken.
-    let mut open: Vec<bool> = Vec::new();
-    for (i, line) in text.lines().enumerate() {
-        let fault = |reason: String| fault(i + 1, reason);
-        let taken = open.iter().all(|&t| t);
-        let Some(directive) = line.trim_start().strip_prefix('#') else {
-            if taken {
-                substitute(line, &get, out).map_err(fault)?;
-            }
-            continue;
-        };
-        let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
-        match (word, rest.trim()) {
-            ("if", name) => {
-                let (wanted, name) = name.strip_prefix('!').map_or((true, name), |n| (false, n));
-                match get(name) {
-                    Some(Def::Flag(flag)) => open.push(flag == wanted),
-                    _ => return Err(fault(format!("`{name}` is no flag"))),
-                }
-            }
-            ("else", "") => match open.last_mut() {
-                Some(last) => *last = !*last,
-                None => return Err(fault("`#else` without `#if`".to_owned())),
-            },
-            ("endif", "") if open.pop().is_some() => {}
-            ("include", name) if taken => expand(name, defs, read, out, depth + 1)?,
-            ("include", _) => {}
-            _ => return Err(fault(format!("`#{directive}` is no directive here"))),
+    let lines: Vec<(usize, &'static str)> = (1..).zip(text.lines()).collect();
+    let file = File {
+        name: file,
+        read,
+        depth,
+    };
+    file.expand(&lines, defs, out)
+}
+
+/// A file that is being read.
+struct File<'a> {
+    name: &'a str,
+    read: &'a dyn Fn(&str) -> Option<&'static str>,
+    depth: usize,
+}
+
+impl File<'_> {
+    fn fault(&self, line: usize, reason: String) -> ShaderError {
+        ShaderError {
+            file: self.name.to_owned(),
+            line,
+            reason,
         }
     }
-    if open.is_empty() {
-        return Ok(());
+
+    /// Expands numbered lines.
+    fn expand(
+        &self,
+        lines: &[(usize, &'static str)],
+        defs: &[(&'static str, Def)],
+        out: &mut String,
+    ) -> Result<(), ShaderError> {
+        // The last definition of a name holds: that of the innermost loop.
+        let get = |name: &str| defs.iter().rev().find(|(n, _)| *n == name).map(|(_, def)| *def);
+        // For each open `#if`: whether its present branch is taken.
+        let mut open: Vec<bool> = Vec::new();
+        let mut at = 0;
+        while let Some(&(number, line)) = lines.get(at) {
+            at += 1;
+            let fault = |reason: String| self.fault(number, reason);
+            let taken = open.iter().all(|&t| t);
+            let Some(directive) = line.trim_start().strip_prefix('#') else {
+                if taken {
+                    substitute(line, &get, out).map_err(fault)?;
+                }
+                continue;
+            };
+            let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
+            match (word, rest.trim()) {
+                ("if", name) => {
+                    let (wanted, name) = name.strip_prefix('!').map_or((true, name), |n| (false, n));
+                    match get(name) {
+                        Some(Def::Flag(flag)) => open.push(flag == wanted),
+                        _ => return Err(fault(format!("`{name}` is no flag"))),
+                    }
+                }
+                ("else", "") => match open.last_mut() {
+                    Some(last) => *last = !*last,
+                    None => return Err(fault("`#else` without `#if`".to_owned())),
+                },
+                ("endif", "") if open.pop().is_some() => {}
+                ("for", head) => {
+                    let n = body(&lines[at..]).ok_or_else(|| fault("`#for` without `#endfor`".to_owned()))?;
+                    if taken {
+                        let (name, count) = head.split_once(' ').unwrap_or((head, ""));
+                        let Some(Def::Int(count)) = get(count) else {
+                            return Err(fault(format!("`{count}` is no number")));
+                        };
+                        let mut inner = defs.to_vec();
+                        for i in 0..count {
+                            inner.push((name, Def::Int(i)));
+                            self.expand(&lines[at..at + n], &inner, out)?;
+                            inner.pop();
+                        }
+                    }
+                    at += n + 1;
+                }
+                ("include", name) if taken => expand(name, defs, self.read, out, self.depth + 1)?,
+                ("include", _) => {}
+                _ => return Err(fault(format!("`#{directive}` is no directive here"))),
+            }
+        }
+        if open.is_empty() {
+            return Ok(());
+        }
+        let last = lines.last().map_or(0, |(number, _)| *number);
+        Err(self.fault(last, "`#if` without `#endif`".to_owned()))
     }
-    Err(fault(text.lines().count(), "`#if` without `#endif`".to_owned()))
+}
+
+/// Lines before the `#endfor` that belongs to the `#for` above them.
+fn body(lines: &[(usize, &'static str)]) -> Option<usize> {
+    let mut depth = 0usize;
+    lines.iter().position(|(_, line)| {
+        let line = line.trim_start();
+        let closes = line.starts_with("#endfor") && depth == 0;
+        depth += usize::from(line.starts_with("#for "));
+        depth -= usize::from(line.starts_with("#endfor") && !closes);
+        closes
+    })
 }
 
 fn substitute(line: &str, get: &dyn Fn(&str) -> Option<Def>, out: &mut String) -> Result<(), String> {
@@ -136,6 +202,14 @@ mod tests {
     }
 
     #[test]
+    fn loops_repeat_their_lines() {
+        let text = "#for I N\na {{I}}\n#for J M\n#if F\nb {{I}} {{J}}\n#endif\n#endfor\n#endfor\nc";
+        let defs = |f| [("N", Def::Int(2)), ("M", Def::Int(1)), ("F", Def::Flag(f))];
+        assert_eq!(run(text, &defs(true)).unwrap(), "a 0u\nb 0u 0u\na 1u\nb 1u 0u\nc\n");
+        assert_eq!(run(text, &defs(false)).unwrap(), "a 0u\na 1u\nc\n");
+    }
+
+    #[test]
     fn faults_name_file_and_line() {
         for (text, said) in [
             ("x\n{{M}}", "kernel main, line 2: `M` is not defined"),
@@ -147,6 +221,9 @@ mod tests {
             ("#import x", "`#import x` is no directive here"),
             ("#include gone", "kernel gone, line 0: there is no such file"),
             ("#include main", "nested too deeply"),
+            ("#for I N\nx", "kernel main, line 1: `#for` without `#endfor`"),
+            ("#for I 3\n#endfor", "`3` is no number"),
+            ("x\n#endfor", "kernel main, line 2: `#endfor` is no directive here"),
         ] {
             let err = run(text, &[("F", Def::Flag(true))]).unwrap_err();
             assert!(err.contains(said), "{err}");
