@@ -83,7 +83,10 @@ impl Gpu {
         }));
         let info = adapter.get_info();
         let software = info.device_type == wgpu::DeviceType::Cpu && options.kernels == Kernels::Auto;
-        let caps = Caps::new(features, &limits, software);
+        let mut caps = Caps::new(features, &limits, software, info.subgroup_min_size);
+        if options.max_binding_bytes > 0 {
+            caps.max_binding_bytes = caps.max_binding_bytes.min(options.max_binding_bytes & !255).max(256);
+        }
         let cache = options.pipeline_cache.as_ref().filter(|_| caps.pipeline_cache);
         let cache = cache.and_then(|folder| PipelineFile::open(&device, &info, folder));
         let counters = Arc::new(Counting::default());

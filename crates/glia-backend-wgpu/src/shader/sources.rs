@@ -39,6 +39,8 @@ sources! {
         Embed => "embed",
         Rope => "rope",
         MatMul => "matmul",
+        MatMulAlone => "matmul_alone",
+        MatMulTiled => "matmul_tiled",
         Batched => "batched",
         KvAppend => "kv_append",
         KvDense => "kv_dense",
@@ -50,7 +52,12 @@ sources! {
         "functions",
         "kv_read",
         "reduce_part",
+        "matmul_part",
+        "weight_values",
         "weights",
+        "weights32",
+        "x4",
+        "x8",
         "kv",
     }
 }
