@@ -1,4 +1,4 @@
-//! The two calls that wgpu marks unsafe, and nothing else: a pipeline cache from bytes, and experimental features.
+//! The calls that wgpu marks unsafe, and nothing else: a pipeline cache from bytes.
 #![allow(unsafe_code)]
 
 /// A pipeline cache that begins with `data`, which an earlier cache of the same adapter and driver has given.
@@ -13,10 +13,4 @@ pub(super) fn pipeline_cache(device: &wgpu::Device, data: Option<&[u8]>) -> wgpu
     // SAFETY: `data` came from `PipelineCache::get_data` of this adapter key, as its file name and checksum say; wgpu
     // and the driver check their own headers, and `fallback` starts empty where they do not match.
     unsafe { device.create_pipeline_cache(&descriptor) }
-}
-
-/// Leave to use features that wgpu calls experimental; only cooperative matrices are asked for.
-pub(super) fn experimental() -> wgpu::ExperimentalFeatures {
-    // SAFETY: the kernels that use them keep every operand in bounds: tiles are padded, offsets checked at compile.
-    unsafe { wgpu::ExperimentalFeatures::enabled() }
 }

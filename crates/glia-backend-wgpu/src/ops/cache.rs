@@ -23,17 +23,21 @@ pub(super) fn define(key: KernelKey, dtype: DType) -> KernelKey {
         .flag("KV_Q8", dtype == DType::Q8_0)
 }
 
+/// Elements that are written together.
+pub(super) fn unit(dtype: DType) -> usize {
+    match dtype {
+        DType::F16 | DType::BF16 => 2,
+        DType::Q8_0 => 32,
+        _ => 1,
+    }
+}
+
 /// Elements of a row of one part.
 pub(super) fn row_elems(cx: &Lower<'_>, state: StateId, part: usize) -> Result<usize, BackendError> {
     let ty = &cx.segment.states[state.index()].spec.parts[part];
     let n = ty.as_fixed().and_then(|s| s.checked_elems());
     let dtype = cx.kv_dtype(part);
-    let unit = match dtype {
-        DType::F16 | DType::BF16 => 2,
-        DType::Q8_0 => 32,
-        _ => 1,
-    };
-    n.filter(|n| n.is_multiple_of(unit))
+    n.filter(|n| n.is_multiple_of(unit(dtype)))
         .ok_or_else(|| BackendError::InvalidInput {
             op: "kv_cache".to_owned(),
             reason: format!("a cache of {dtype} cannot hold rows of {ty}; take f32"),
@@ -54,14 +58,9 @@ pub(super) fn append(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendErr
         let dtype = cx.kv_dtype(part);
         let (x, table, cache) = (cx.value(id)?, cx.table(), cx.kv(state, part));
         let key = |access: &[_]| define(KernelKey::new(Source::KvAppend, access), dtype);
-        let unit = match dtype {
-            DType::F16 | DType::BF16 => 2,
-            DType::Q8_0 => 32,
-            _ => 1,
-        };
         cx.kernel(key, &[x, table], &[cache], move |info| {
             let rows = info.sizes.t;
-            Call::new((rows * n / unit).div_ceil(GROUP), &[rows, n])
+            Call::new((rows * n / unit(dtype)).div_ceil(GROUP), &[rows, n])
         })?;
     }
     Ok(())

@@ -1,9 +1,11 @@
 //! The heads of an attention prepared in one dispatch: queries, keys and values normed and rotated, keys and values
 //! written to the cache.
 
-use glia_core::{BackendError, DType, Instr, Op, Rope, Segment, StateId, ValueId};
+use glia_core::{BackendError, DType, Instr, Op, Rope, RopePairing, Segment, StateId, StateKind, ValueId, ValueKind};
 
+use super::{GROUP, cache, rope};
 use crate::program::{Chain, HeadsItem, Lower};
+use crate::shader::{Call, KernelKey, Source};
 
 /// RMSNorm over each head.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,6 +59,15 @@ impl<'a> Heads<'a> {
             state: cache.state?,
         })
     }
+
+    fn all(&self) -> [&Head<'a>; 3] {
+        [&self.q, &self.k, &self.v]
+    }
+
+    /// The rotation that q and k share, if any is rotated.
+    fn rope(&self) -> Option<(&'a Rope, &'a Instr)> {
+        self.q.rope.or(self.k.rope)
+    }
 }
 
 impl<'a> Head<'a> {
@@ -94,8 +105,28 @@ impl<'a> Head<'a> {
 
 /// Whether [`lower`] takes these: one table of rotations for all, heads of whole units of the cache.
 pub(crate) fn fits(segment: &Segment, kv_dtypes: [DType; 2], heads: &Heads<'_>) -> bool {
-    let _ = (segment, kv_dtypes, heads);
-    false
+    let kind = |id: ValueId| &segment.value(segment.resolve(id)).kind;
+    let spec = &segment.states[heads.state.index()].spec;
+    let kept = spec.kind == StateKind::Rows && spec.parts.len() == 2 && kv_dtypes[0] == kv_dtypes[1];
+    let unit = cache::unit(kv_dtypes[0]);
+    let [q, k, v] = heads.all();
+    let sizes = q.size == k.size && k.n_heads == v.n_heads && [k, v].iter().all(|h| h.size.is_multiple_of(unit));
+    let gain = |head: &Head<'_>| head.norm.and_then(|norm| norm.gain);
+    let weights = heads
+        .all()
+        .into_iter()
+        .filter_map(gain)
+        .all(|id| matches!(kind(id), ValueKind::Const(_)));
+    let inputs = |instr: &Instr| -> Vec<ValueId> { instr.inputs[1..].iter().map(|&id| segment.resolve(id)).collect() };
+    let alike = match (q.rope, k.rope) {
+        (Some((a, of_a)), Some((b, of_b))) => a == b && inputs(of_a) == inputs(of_b),
+        _ => true,
+    };
+    let roots = heads.all().map(|head| segment.resolve(head.x));
+    // Q is written: it must be nobody else's, and no input.
+    let own =
+        roots[0] != roots[1] && roots[0] != roots[2] && matches!(kind(q.x), ValueKind::Temp(_) | ValueKind::Dynamic);
+    kept && sizes && weights && alike && own && v.rope.is_none()
 }
 
 /// Adds the dispatch.
@@ -103,6 +134,69 @@ pub(crate) fn fits(segment: &Segment, kv_dtypes: [DType; 2], heads: &Heads<'_>) 
 /// # Errors
 /// When a weight cannot be read, or the kernel does not compile.
 pub(crate) fn lower(cx: &mut Lower<'_>, heads: &Heads<'_>) -> Result<(), BackendError> {
-    let _ = (cx, heads);
-    Ok(())
+    let [q, k, v] = heads.all();
+    let dtype = cx.kv_dtype(0);
+    for part in 0..2 {
+        cache::row_elems(cx, heads.state, part)?;
+    }
+    let [xq, xk, xv] = [cx.value(q.x)?, cx.value(k.x)?, cx.value(v.x)?];
+    let (trig, half) = match heads.rope() {
+        Some((rope, instr)) => rope::table(cx, instr, rope)?,
+        None => (xk, 0),
+    };
+    // All gains behind each other: there is room for one more buffer only.
+    let mut gains: Vec<u32> = Vec::new();
+    let (mut normed, mut rotated) = (0, 0);
+    let (mut eps, mut add, mut gain_at) = ([0.0; 3], [0.0; 3], [u32::MAX; 3]);
+    for (i, head) in heads.all().into_iter().enumerate() {
+        rotated |= u32::from(head.rope.is_some()) << i;
+        let Some(norm) = head.norm else { continue };
+        normed |= 1 << i;
+        eps[i] = norm.eps;
+        let Some(id) = norm.gain.and_then(|id| cx.const_of(id)) else {
+            continue;
+        };
+        add[i] = if norm.plus_one { 1.0 } else { 0.0 };
+        // Elements of a few heads.
+        gain_at[i] = gains.len() as u32;
+        gains.extend(crate::weights::plain_words(&cx.weight(id)?)?);
+    }
+    let gains = if gains.is_empty() {
+        xk
+    } else {
+        cx.upload_words("gains of heads", &gains)?
+    };
+    let caches = [cx.kv(heads.state, 0), cx.kv(heads.state, 1)];
+    let table = cx.table();
+    cx.place(heads.q_out, xq);
+    let interleaved = heads
+        .rope()
+        .is_some_and(|(rope, _)| rope.pairing == RopePairing::Interleaved);
+    let alone = cx.caps().alone(6 * q.size.max(v.size));
+    let key = |access: &[_]| {
+        let key = KernelKey::new(Source::Heads, access)
+            .flag("ALONE", alone)
+            .flag("NORM", normed != 0)
+            .flag("ROPE", rotated != 0)
+            .flag("INTERLEAVED", interleaved);
+        cache::define(key, dtype)
+    };
+    let (n_q, n_kv, d, dv) = (q.n_heads, k.n_heads, k.size, v.size);
+    cx.kernel(
+        key,
+        &[xk, xv, gains, trig, table],
+        &[xq, caches[0], caches[1]],
+        move |info| {
+            let n_rows = info.sizes.t;
+            let n = n_rows * (n_q + 2 * n_kv);
+            let groups = if alone { n.div_ceil(GROUP) } else { n };
+            let mut call = Call::new(groups, &[n, n_q, n_kv, d, dv, half, n_rows])
+                .word(7, normed)
+                .word(8, rotated);
+            for i in 0..3 {
+                call = call.float(9 + i, eps[i]).float(12 + i, add[i]).word(15 + i, gain_at[i]);
+            }
+            call
+        },
+    )
 }

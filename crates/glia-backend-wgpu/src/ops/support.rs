@@ -39,9 +39,12 @@ pub(crate) fn supports_node(node: &NodeView<'_>) -> bool {
             | Op::Repeat { .. } => (0..node.inputs.len()).all(|i| is(i, DType::F32) || is(i, DType::I32)),
             Op::Cast { to } => (is(0, DType::F32) || is(0, DType::I32)) && matches!(to, DType::F32 | DType::I32),
             Op::Sdpa(_) => {
-                // The accumulator of a thread.
-                let head = node.inputs[2].dims.last().and_then(|d| d.as_fixed());
-                head.is_some_and(|d| d <= 512) && (0..node.inputs.len()).all(float)
+                // What a thread or workgroup holds of a head.
+                let fits = |i: usize| {
+                    let dims = &node.inputs[i].dims;
+                    dims.last().and_then(|d| d.as_fixed()).is_some_and(|d| d <= 512)
+                };
+                fits(1) && fits(2) && (0..node.inputs.len()).all(float)
             }
             _ => (0..node.inputs.len()).all(float),
         }

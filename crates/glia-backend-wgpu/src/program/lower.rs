@@ -115,6 +115,11 @@ impl<'a> Lower<'a> {
         Ok(buf)
     }
 
+    /// Has a value lie in a buffer: in that of another, whose last reader makes it.
+    pub fn place(&mut self, id: ValueId, buf: BufId) {
+        self.of_value.insert(self.segment.resolve(id), buf);
+    }
+
     /// A weight as it is in the file.
     ///
     /// # Errors

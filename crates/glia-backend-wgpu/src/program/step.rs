@@ -33,15 +33,6 @@ impl StepInfo<'_> {
     pub fn n_elems(&self, ty: &ValueType) -> usize {
         self.shape(ty).checked_elems().unwrap_or(0)
     }
-
-    /// Most keys that a row of this step may see.
-    pub fn max_keys(&self) -> usize {
-        self.rows
-            .iter()
-            .map(|r| r.pos.saturating_add(r.n_rows))
-            .max()
-            .unwrap_or(0)
-    }
 }
 
 /// Checks that every value of the step can be indexed with 32 bits.

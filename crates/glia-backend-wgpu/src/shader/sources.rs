@@ -42,12 +42,16 @@ sources! {
         MatMulAlone => "matmul_alone",
         MatMulTiled => "matmul_tiled",
         Batched => "batched",
+        Heads => "heads",
         KvAppend => "kv_append",
         KvDense => "kv_dense",
-        Attention => "attention",
+        AttentionAlone => "attention_alone",
+        AttentionTogether => "attention_together",
+        AttentionCombine => "attention_combine",
     }
     parts {
         "prelude",
+        "attention_part",
         "best_part",
         "functions",
         "kv_read",

@@ -58,7 +58,7 @@ impl Matrix {
             .first()
             .ok_or(BackendError::UnknownId { what: "weight", id: 0 })?;
         let k = first.shape().last_dim();
-        let n: usize = tensors.iter().map(|t| rows_of(t)).sum();
+        let n: usize = tensors.iter().map(rows_of).sum();
         let unsupported = |dtype| BackendError::UnsupportedDtype {
             backend: NAME.to_owned(),
             op: "weight".to_owned(),
