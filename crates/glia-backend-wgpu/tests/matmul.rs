@@ -1,35 +1,17 @@
 //! Products with weights in every form of the kernels: those of GPUs run on the software adapter too, with all features
 //! and masked to the baseline; matrices that no binding holds are cut in parts.
 
+mod parts;
+
 use glia_backend_wgpu::{Kernels, WgpuBackend, WgpuOptions};
 use glia_core::{Backend, DType, Op, Tensor, quant, reference};
-
-fn noise(n: usize, seed: u32) -> Vec<f32> {
-    let mut state = seed.wrapping_mul(747_796_405).wrapping_add(2_891_336_453);
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / 8_388_608.0 - 1.0
-    };
-    (0..n).map(|_| next()).collect()
-}
+use parts::{devices, noise};
 
 fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
     let values = noise(n * k, (n * 31 + k) as u32);
     let mut bytes = vec![0; dtype.size_bytes(n * k).unwrap()];
     quant::quantize(dtype, &values, &mut bytes).unwrap();
     Tensor::from_bytes(dtype, [n, k], &bytes).unwrap()
-}
-
-fn devices() -> Vec<(String, WgpuBackend)> {
-    let mut all = Vec::new();
-    for kernels in [Kernels::Auto, Kernels::Together] {
-        for baseline in [false, true] {
-            let options = WgpuOptions::default().with_kernels(kernels).with_baseline(baseline);
-            let name = format!("{kernels:?}, baseline {baseline}");
-            all.push((name, WgpuBackend::new(options).unwrap()));
-        }
-    }
-    all
 }
 
 /// Fails where an element is farther from the oracle than rounding takes it.
@@ -39,8 +21,8 @@ fn check(gpu: &WgpuBackend, name: &str, inputs: &[&Tensor]) {
         .execute(&Op::MatMul, inputs)
         .unwrap_or_else(|e| panic!("{name}: {e}"));
     assert_eq!(got[0].shape(), expected[0].shape(), "{name}");
-    // Sums of k products below one in magnitude, in F32, in whatever order.
-    let bound = 2e-7 * (inputs[0].shape().last_dim() as f32).max(8.0);
+    // Sums of k products below four in magnitude, in F32, in whatever order.
+    let bound = 4e-7 * (inputs[0].shape().last_dim() as f32).max(8.0);
     let (got, expected) = (got[0].as_f32().unwrap(), expected[0].as_f32().unwrap());
     for (i, (a, b)) in got.iter().zip(expected).enumerate() {
         assert!((a - b).abs() <= bound, "{name}: element {i} is {a}, not {b}");

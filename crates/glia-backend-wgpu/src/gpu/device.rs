@@ -240,6 +240,13 @@ impl Gpu {
         Counting::add(&self.counters.bind_groups, bind_groups as u64);
     }
 
+    /// Every kernel that has been asked for.
+    #[cfg(test)]
+    pub fn kernel_keys(&self) -> Vec<KernelKey> {
+        let pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        pipelines.keys().cloned().collect()
+    }
+
     /// The compiled pipeline of a kernel, from the cache where it is in it.
     ///
     /// # Errors

@@ -7,6 +7,10 @@ macro_rules! sources {
         pub(crate) enum Source { $($kernel,)* }
 
         impl Source {
+            /// Every kernel file.
+            #[cfg(test)]
+            pub const ALL: &'static [Source] = &[$(Source::$kernel,)*];
+
             /// Name of the file, without `.wgsl`.
             pub fn name(self) -> &'static str {
                 match self { $(Source::$kernel => $file,)* }
