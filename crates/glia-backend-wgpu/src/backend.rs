@@ -56,6 +56,12 @@ impl WgpuBackend {
         self.held().lose();
     }
 
+    /// Every kernel that has been asked for.
+    #[cfg(test)]
+    pub(crate) fn kernel_keys(&self) -> Vec<crate::shader::KernelKey> {
+        self.held().kernel_keys()
+    }
+
     fn held(&self) -> Arc<Gpu> {
         self.gpu.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -125,7 +131,7 @@ impl Backend for WgpuBackend {
 }
 
 /// Weights of a segment of one instruction: those of its inputs that must be weights.
-struct Inputs<'a>(&'a [Tensor]);
+pub(crate) struct Inputs<'a>(pub &'a [Tensor]);
 
 impl ConstSource for Inputs<'_> {
     fn tensor(&self, id: ConstId) -> Result<Tensor, BackendError> {
@@ -141,19 +147,25 @@ impl ConstSource for Inputs<'_> {
     }
 }
 
-/// Runs one op as a segment of its own.
-fn alone(gpu: &Arc<Gpu>, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
-    let types: Vec<ValueType> = inputs.iter().map(|t| ValueType::fixed(t.dtype(), t.shape())).collect();
-    let outputs = op.infer(&types)?;
-    let is_weight = |i: usize| match op {
+/// Whether input `i` of an op that stands alone is a weight.
+fn is_weight(op: &Op, types: &[ValueType], i: usize) -> bool {
+    match op {
         Op::MatMul => i > 0 && types[1].rank() == 2,
         Op::TokenEmbed => i == 1,
         Op::Rope(_) => i > 1,
         Op::RmsNorm { .. } | Op::LayerNorm { .. } => i > 0,
         _ => false,
-    };
-    let is_const: Vec<bool> = (0..types.len()).map(is_weight).collect();
-    let view = NodeView::new("node", op, &types, &outputs, &is_const);
+    }
+}
+
+/// A segment of one op; weights have the number of their input.
+///
+/// # Errors
+/// When the shapes do not fit the op, or the backend does not run it.
+pub(crate) fn segment_of(op: &Op, types: &[ValueType]) -> Result<Segment, BackendError> {
+    let outputs = op.infer(types)?;
+    let is_const: Vec<bool> = (0..types.len()).map(|i| is_weight(op, types, i)).collect();
+    let view = NodeView::new("node", op, types, &outputs, &is_const);
     if !ops::supports_node(&view) || op.is_stateful() {
         return Err(BackendError::UnsupportedOp {
             backend: NAME.to_owned(),
@@ -169,15 +181,13 @@ fn alone(gpu: &Arc<Gpu>, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Bac
         frees: Vec::new(),
         state: None,
     };
-    let mut given = Vec::new();
     for (i, ty) in types.iter().enumerate() {
         let id = ValueId(segment.values.len() as u32);
         let name = format!("x{i}");
-        let kind = if is_weight(i) {
+        let kind = if is_const[i] {
             ValueKind::Const(ConstId(i as u32))
         } else {
             segment.inputs.push(id);
-            given.push(inputs[i].clone());
             ValueKind::Input(InputRole::Named(name.clone()))
         };
         segment.values.push(ValueDef {
@@ -203,6 +213,17 @@ fn alone(gpu: &Arc<Gpu>, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, Bac
         segment.outputs.push(id);
     }
     segment.instrs.push(instr);
+    Ok(segment)
+}
+
+/// Runs one op as a segment of its own.
+fn alone(gpu: &Arc<Gpu>, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+    let types: Vec<ValueType> = inputs.iter().map(|t| ValueType::fixed(t.dtype(), t.shape())).collect();
+    let segment = segment_of(op, &types)?;
+    let given: Vec<Tensor> = (0..inputs.len())
+        .filter(|&i| !is_weight(op, &types, i))
+        .map(|i| inputs[i].clone())
+        .collect();
     let host: Vec<Tensor> = inputs
         .iter()
         .map(|t| program::download(gpu, t))

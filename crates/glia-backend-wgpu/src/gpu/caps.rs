@@ -12,6 +12,8 @@ pub(crate) struct Caps {
     /// Devices that run kernels on the main processor, unless the options say otherwise: one thread per output, no
     /// barriers, small submissions.
     pub software: bool,
+    /// A workgroup of eight threads is one subgroup, or part of one.
+    pub subgroup8: bool,
     /// Timestamps around passes.
     pub timestamps: bool,
     /// Compiled pipelines can be kept.
@@ -56,9 +58,13 @@ pub(super) fn limits(adapter: &Limits, features: Features, baseline: bool) -> Li
 }
 
 impl Caps {
-    pub(super) fn new(features: Features, limits: &Limits, software: bool) -> Caps {
+    /// `min_subgroup` is the number of threads in the smallest subgroup of the adapter.
+    pub(super) fn new(features: Features, limits: &Limits, software: bool, min_subgroup: u32) -> Caps {
+        // Kernels have room for the sums of sixteen subgroups in a workgroup of 64.
+        let subgroups = features.contains(Features::SUBGROUP) && min_subgroup >= 4;
         Caps {
-            subgroups: features.contains(Features::SUBGROUP),
+            subgroups,
+            subgroup8: subgroups && min_subgroup >= 8,
             immediates: features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= PARAM_BYTES,
             software,
             timestamps: features.contains(Features::TIMESTAMP_QUERY),

@@ -83,7 +83,10 @@ impl Gpu {
         }));
         let info = adapter.get_info();
         let software = info.device_type == wgpu::DeviceType::Cpu && options.kernels == Kernels::Auto;
-        let caps = Caps::new(features, &limits, software);
+        let mut caps = Caps::new(features, &limits, software, info.subgroup_min_size);
+        if options.max_binding_bytes > 0 {
+            caps.max_binding_bytes = caps.max_binding_bytes.min(options.max_binding_bytes & !255).max(256);
+        }
         let cache = options.pipeline_cache.as_ref().filter(|_| caps.pipeline_cache);
         let cache = cache.and_then(|folder| PipelineFile::open(&device, &info, folder));
         let counters = Arc::new(Counting::default());
@@ -235,6 +238,13 @@ impl Gpu {
     pub fn count_work(&self, dispatches: usize, bind_groups: usize) {
         Counting::add(&self.counters.dispatches, dispatches as u64);
         Counting::add(&self.counters.bind_groups, bind_groups as u64);
+    }
+
+    /// Every kernel that has been asked for.
+    #[cfg(test)]
+    pub fn kernel_keys(&self) -> Vec<KernelKey> {
+        let pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
+        pipelines.keys().cloned().collect()
     }
 
     /// The compiled pipeline of a kernel, from the cache where it is in it.

@@ -37,6 +37,9 @@ pub struct WgpuOptions {
     pub baseline: bool,
     /// Bytes that buffers may take in all; 0 asks the device until it refuses.
     pub max_memory_bytes: u64,
+    /// Most bytes that a kernel is given of one buffer; larger weight matrices are cut into parts of rows. 0 takes the
+    /// adapter's own limit; smaller values are for tests.
+    pub max_binding_bytes: u64,
     /// Arithmetic operations of one submission, so that none trips a watchdog; 0 chooses by the kind of adapter.
     pub max_submit_ops: u64,
     /// Where compiled pipelines are kept between processes, on adapters that can; `None` keeps none.
@@ -64,6 +67,13 @@ impl WgpuOptions {
     #[must_use]
     pub fn with_max_memory_bytes(mut self, bytes: u64) -> WgpuOptions {
         self.max_memory_bytes = bytes;
+        self
+    }
+
+    /// Sets [`max_binding_bytes`](WgpuOptions::max_binding_bytes).
+    #[must_use]
+    pub fn with_max_binding_bytes(mut self, bytes: u64) -> WgpuOptions {
+        self.max_binding_bytes = bytes;
         self
     }
 

@@ -61,7 +61,7 @@ fn plain(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::BF16)
 }
 
-/// Weights that kernels read packed, and those that become F16 or F32 without loss.
+/// Weights that kernels read.
 fn weight_dtype(dtype: DType) -> bool {
-    Format::of(dtype).is_some() || dtype.is_quantized()
+    Format::of(dtype).is_some()
 }

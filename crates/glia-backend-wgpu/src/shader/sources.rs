@@ -7,6 +7,10 @@ macro_rules! sources {
         pub(crate) enum Source { $($kernel,)* }
 
         impl Source {
+            /// Every kernel file.
+            #[cfg(test)]
+            pub const ALL: &'static [Source] = &[$(Source::$kernel,)*];
+
             /// Name of the file, without `.wgsl`.
             pub fn name(self) -> &'static str {
                 match self { $(Source::$kernel => $file,)* }
@@ -39,6 +43,8 @@ sources! {
         Embed => "embed",
         Rope => "rope",
         MatMul => "matmul",
+        MatMulAlone => "matmul_alone",
+        MatMulTiled => "matmul_tiled",
         Batched => "batched",
         Heads => "heads",
         KvAppend => "kv_append",
@@ -54,7 +60,12 @@ sources! {
         "functions",
         "kv_read",
         "reduce_part",
+        "matmul_part",
+        "weight_values",
         "weights",
+        "weights32",
+        "x4",
+        "x8",
         "kv",
     }
 }

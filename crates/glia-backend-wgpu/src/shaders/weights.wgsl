@@ -5,20 +5,7 @@ struct W8 {
     b: vec4<f32>,
 }
 
-fn bytes_of(x: u32) -> vec4<f32> {
-    return vec4<f32>(unpack4xI8(x));
-}
-
-#if TABLE_NL
-const TABLE: array<f32, 16> = array<f32, 16>(
-    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0, 113.0,
-);
-#endif
-#if TABLE_E2M1
-const TABLE: array<f32, 16> = array<f32, 16>(
-    0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, -0.0, -1.0, -2.0, -3.0, -4.0, -6.0, -8.0, -12.0,
-);
-#endif
+#include weight_values
 
 #if F32
 fn load8(row: u32, c: u32) -> W8 {
@@ -63,7 +50,7 @@ fn scale_min(row: u32, c: u32) -> vec2<f32> {
 #endif
 #if WORD
 fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    return vec2<f32>(bitcast<f32>(w[p(9u) + row * p(10u) + c / 4u]), 0.0);
+    return vec2<f32>(bitcast<f32>(w[p(9u) + row * p(10u) + c / {{WORD_CHUNKS}}]), 0.0);
 }
 #endif
 #if SUPER32_MIN
@@ -131,19 +118,6 @@ fn codes(row: u32, c: u32) -> array<vec4<u32>, 2> {
 #endif
     return array<vec4<u32>, 2>(a, b);
 }
-#endif
-
-#if TABLED
-fn value4(q: vec4<u32>) -> vec4<f32> {
-    var table = TABLE;
-    return vec4<f32>(table[q.x], table[q.y], table[q.z], table[q.w]);
-}
-#else
-#if CODED
-fn value4(q: vec4<u32>) -> vec4<f32> {
-    return vec4<f32>(q) - vec4<f32>(f32({{OFFSET}}));
-}
-#endif
 #endif
 
 #if CODED

@@ -1,11 +1,20 @@
 //! From the blocks of GGUF (ggml's structs) to codes, one byte each in the order of k, and scale words.
 
-use glia_core::DType;
+use glia_core::{BackendError, DType};
 
-use super::{Format, Scale};
+use super::{Format, Scale, codebook};
 
 /// Packs one row of blocks. `codes` and `scales` have the lengths that the format says, zeroed.
-pub(super) fn pack_row(format: &Format, k: usize, row: &[u8], codes: &mut [u32], scales: &mut [u32]) {
+///
+/// # Errors
+/// When the decoder of the core refuses a block.
+pub(super) fn pack_row(
+    format: &Format,
+    k: usize,
+    row: &[u8],
+    codes: &mut [u32],
+    scales: &mut [u32],
+) -> Result<(), BackendError> {
     let (block_elems, block_bytes) = format.dtype.block();
     match format.low {
         32 => bytemuck::cast_slice_mut(&mut codes[..k]).copy_from_slice(row),
@@ -15,7 +24,7 @@ pub(super) fn pack_row(format: &Format, k: usize, row: &[u8], codes: &mut [u32],
             let mut levels = [0u8; 256];
             for (b, block) in row.chunks_exact(block_bytes).enumerate() {
                 let levels = &mut levels[..block_elems];
-                unpack(format.dtype, block, levels);
+                unpack(format, block, levels)?;
                 let at = b * block_elems;
                 plane(levels, 0, low, &mut first[at * low / 32..]);
                 if format.high > 0 {
@@ -25,10 +34,15 @@ pub(super) fn pack_row(format: &Format, k: usize, row: &[u8], codes: &mut [u32],
             }
         }
     }
+    Ok(())
 }
 
 /// Bits `shift..shift + bits` of each level, side by side.
 fn plane(levels: &[u8], shift: usize, bits: usize, out: &mut [u32]) {
+    if bits == 8 {
+        bytemuck::cast_slice_mut::<u32, u8>(out)[..levels.len()].copy_from_slice(levels);
+        return;
+    }
     let per_word = 32 / bits;
     let mask = u32::MAX >> (32 - bits);
     for (word, levels) in out.iter_mut().zip(levels.chunks(per_word)) {
@@ -49,13 +63,9 @@ fn scale(format: &Format, b: usize, block: &[u8], scales: &mut [u32]) {
         Scale::None => {}
         Scale::Half => scales[b / 2] |= half(block, 0) << (b % 2 * 16),
         Scale::HalfMin => scales[b] = pair(0),
-        Scale::Word => {
-            // E8M0, halved: the elements are doubled.
-            let e = block[0];
-            scales[b] = match e {
-                0 | 1 => 0x0020_0000 << e,
-                _ => u32::from(e - 1) << 23,
-            };
+        Scale::Word(per) => {
+            let n = format.dtype.block_elems() / per;
+            codebook::scales(format.dtype, block, &mut scales[n * b..][..n]);
         }
         Scale::Super32Min => {
             let words = &mut scales[5 * b..][..5];
@@ -109,7 +119,8 @@ fn q3_scale(s: &[u8], i: usize) -> i8 {
 }
 
 /// The codes of a block, without their scale.
-fn unpack(dtype: DType, block: &[u8], out: &mut [u8]) {
+fn unpack(format: &Format, block: &[u8], out: &mut [u8]) -> Result<(), BackendError> {
+    let dtype = format.dtype;
     // Nibbles of sixteen bytes: the low ones first.
     let nibbles = |bytes: &[u8], out: &mut [u8]| {
         let (low, high) = out.split_at_mut(bytes.len());
@@ -118,6 +129,16 @@ fn unpack(dtype: DType, block: &[u8], out: &mut [u8]) {
         }
     };
     match dtype {
+        DType::Q8_1 => out.copy_from_slice(&block[4..36]),
+        DType::Q8_K => out.copy_from_slice(&block[4..260]),
+        DType::IQ4_XS => out
+            .chunks_exact_mut(32)
+            .zip(block[8..].chunks_exact(16))
+            .for_each(|(out, bytes)| nibbles(bytes, out)),
+        DType::NVFP4 => out
+            .chunks_exact_mut(16)
+            .zip(block[4..].chunks_exact(8))
+            .for_each(|(out, bytes)| nibbles(bytes, out)),
         DType::Q8_0 => out.copy_from_slice(&block[2..34]),
         DType::Q4_0 | DType::IQ4_NL => nibbles(&block[2..18], out),
         DType::Q4_1 => nibbles(&block[4..20], out),
@@ -159,6 +180,11 @@ fn unpack(dtype: DType, block: &[u8], out: &mut [u8]) {
                 }
             }
         }
-        _ => {}
+        _ => {
+            if let Scale::Word(per) = format.scale {
+                codebook::codes(dtype, block, per, format.offset as i8, out)?;
+            }
+        }
     }
+    Ok(())
 }

@@ -13,8 +13,8 @@ pub(crate) enum Scale {
     Half,
     /// A word per 32 elements: F16 scale, F16 addend.
     HalfMin,
-    /// A word per 32 elements: F32 scale.
-    Word,
+    /// A word per 16, 32 or 256 elements: F32 scale.
+    Word(usize),
     /// Five words per 256: F16 `d` and `dmin`, eight bytes of scales, eight of minima.
     Super32Min,
     /// Five words per 256: F32 `d`, sixteen signed bytes of scales.
@@ -38,7 +38,8 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// The form of a dtype that kernels read as it is packed; `None` for dtypes that become F16 or F32.
+    /// The form in which kernels read a dtype; every one holds exactly what the file says. `None` for dtypes that are
+    /// neither float of up to 32 bits nor quantised.
     pub fn of(dtype: DType) -> Option<Format> {
         let (low, high, scale, offset) = match dtype {
             DType::F32 => (32, 0, Scale::None, 0),
@@ -54,7 +55,15 @@ impl Format {
             DType::Q5_K => (4, 1, Scale::Super32Min, 0),
             DType::Q6_K => (4, 2, Scale::Super16, 32),
             DType::IQ4_NL => (4, 0, Scale::Half, 0),
-            DType::MXFP4 => (4, 0, Scale::Word, 0),
+            DType::MXFP4 => (4, 0, Scale::Word(32), 0),
+            DType::IQ4_XS => (4, 0, Scale::Word(32), 0),
+            DType::NVFP4 => (4, 0, Scale::Word(16), 0),
+            DType::Q8_1 => (8, 0, Scale::Half, 0),
+            DType::Q8_K => (8, 0, Scale::Word(256), 0),
+            DType::TQ1_0 | DType::TQ2_0 => (2, 0, Scale::Word(256), 1),
+            // The integers that the tables give, in bytes.
+            DType::IQ1_S | DType::IQ2_XXS | DType::IQ3_XXS | DType::IQ3_S => (8, 0, Scale::Word(32), 0),
+            DType::IQ1_M | DType::IQ2_XS | DType::IQ2_S => (8, 0, Scale::Word(16), 0),
             _ => return None,
         };
         Some(Format {
@@ -66,14 +75,14 @@ impl Format {
         })
     }
 
-    /// Words of the first plane of a row of `k` elements. Rows are padded to whole chunks of eight.
+    /// Words of the first plane of a row of `k` elements. Rows are padded to whole blocks of 32.
     pub fn low_words(&self, k: usize) -> usize {
-        k.div_ceil(8) * 8 * self.low / 32
+        k.div_ceil(32) * self.low
     }
 
-    /// Words of both planes.
+    /// Words of both planes, in whole vectors of four.
     pub fn code_words(&self, k: usize) -> usize {
-        self.low_words(k) + (k * self.high).div_ceil(32)
+        (self.low_words(k) + k.div_ceil(32) * self.high).next_multiple_of(4)
     }
 
     /// Words of the scales of a row.
@@ -81,7 +90,8 @@ impl Format {
         match self.scale {
             Scale::None => 0,
             Scale::Half => k.div_ceil(64),
-            Scale::HalfMin | Scale::Word => k / 32,
+            Scale::HalfMin => k / 32,
+            Scale::Word(per) => k / per,
             Scale::Super32Min | Scale::Super16 | Scale::Super16Min => k / 256 * 5,
         }
     }
@@ -89,6 +99,12 @@ impl Format {
     /// The definitions that the kernel part `weights` needs.
     pub fn define(&self, key: KernelKey) -> KernelKey {
         let is = |dtype| self.dtype == dtype;
+        let levels = is(DType::IQ4_NL) || is(DType::IQ4_XS);
+        let fp4 = is(DType::MXFP4) || is(DType::NVFP4);
+        let word = match self.scale {
+            Scale::Word(per) => Some(per as u32),
+            _ => None,
+        };
         key.flag("F32", is(DType::F32))
             .flag("F16", is(DType::F16))
             .flag("BF16", is(DType::BF16))
@@ -99,14 +115,25 @@ impl Format {
             .flag("HIGH2", self.high == 2)
             .flag("HALF", self.scale == Scale::Half)
             .flag("HALF_MIN", self.scale == Scale::HalfMin)
-            .flag("WORD", self.scale == Scale::Word)
+            .flag("WORD", word.is_some())
+            .int("WORD_CHUNKS", word.unwrap_or(8) / 8)
             .flag("SUPER32_MIN", self.scale == Scale::Super32Min)
             .flag("SUPER16", self.scale == Scale::Super16)
             .flag("SUPER16_MIN", self.scale == Scale::Super16Min)
-            .flag("TABLE_NL", is(DType::IQ4_NL))
-            .flag("TABLE_E2M1", is(DType::MXFP4))
-            .flag("TABLED", is(DType::IQ4_NL) || is(DType::MXFP4))
+            .flag("TABLE_NL", levels)
+            .flag("TABLE_E2M1", fp4)
+            .flag("TABLED", levels || fp4)
             .flag("CODED", self.low < 8)
+            .flag("PLAIN", self.scale == Scale::None)
+            .flag(
+                "MINS",
+                matches!(self.scale, Scale::HalfMin | Scale::Super32Min | Scale::Super16Min),
+            )
+            .flag(
+                "HALVES",
+                matches!(self.scale, Scale::Word(16) | Scale::Super16 | Scale::Super16Min),
+            )
+            .int("LOW", self.low as u32)
             .int("OFFSET", self.offset)
     }
 }

@@ -1,12 +1,13 @@
 //! A weight matrix on the device.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
-use glia_core::{BackendError, ConstId, DType, Tensor};
+use glia_core::{BackendError, ConstId, Tensor};
 
-use super::{Format, blocks, decode};
-use crate::gpu::Use;
+use super::{Format, blocks};
+use crate::gpu::{NAME, Use};
 use crate::program::{BufDef, BufId, Lower};
 
 /// Rows `first..first + n_rows` of a matrix, in one buffer.
@@ -45,7 +46,7 @@ impl Matrices {
 }
 
 /// Bytes that are packed between two writes.
-const STRETCH_BYTES: usize = 4 << 20;
+const STRETCH_BYTES: usize = 16 << 20;
 
 impl Matrix {
     /// Packs tensors of one dtype and width below each other.
@@ -58,10 +59,15 @@ impl Matrix {
             .ok_or(BackendError::UnknownId { what: "weight", id: 0 })?;
         let k = first.shape().last_dim();
         let n: usize = tensors.iter().map(rows_of).sum();
-        let format = match Format::of(first.dtype()) {
-            Some(format) => format,
-            None => plain_format(tensors)?,
+        let unsupported = |dtype| BackendError::UnsupportedDtype {
+            backend: NAME.to_owned(),
+            op: "weight".to_owned(),
+            dtype,
         };
+        let format = Format::of(first.dtype()).ok_or_else(|| unsupported(first.dtype()))?;
+        if let Some(other) = tensors.iter().find(|t| t.dtype() != first.dtype()) {
+            return Err(unsupported(other.dtype()));
+        }
         let (code_words, scale_words) = (format.code_words(k), format.scale_words(k));
         let row_bytes = 4 * (code_words + scale_words);
         let limit = usize::try_from(lower.caps().max_binding_bytes).unwrap_or(usize::MAX);
@@ -113,30 +119,51 @@ fn rows_of(tensor: &Tensor) -> usize {
     dims[..dims.len().saturating_sub(1)].iter().product()
 }
 
-/// F16 where that loses nothing, else F32.
-fn plain_format(tensors: &[Tensor]) -> Result<Format, BackendError> {
-    let fits = |v: &f32| half::f16::from_f32(*v).to_f32().to_bits() == v.to_bits();
-    let mut half = true;
-    for tensor in tensors {
-        half = half
-            && decode(tensor.dtype(), tensor.bytes()?, tensor.n_elems())?
-                .iter()
-                .all(fits);
-    }
-    let dtype = if half { DType::F16 } else { DType::F32 };
-    Format::of(dtype).ok_or(BackendError::UnknownId { what: "format", id: 0 })
-}
-
-/// Codes and scales of these rows of the tensors, which lie below each other.
+/// Codes and scales of these rows of the tensors, which lie below each other, by all cores.
 fn pack_rows(
     format: &Format,
     k: usize,
     tensors: &[Tensor],
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
 ) -> Result<(Vec<u32>, Vec<u32>), BackendError> {
     let (code_words, scale_words) = (format.code_words(k), format.scale_words(k));
     let mut codes = vec![0; rows.len() * code_words];
     let mut scales = vec![0; rows.len() * scale_words];
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Threads are worth starting for some hundred KiB each.
+    let n_jobs = (codes.len() / 65_536).clamp(1, threads);
+    let each = rows.len().div_ceil(n_jobs).max(1);
+    let mut jobs = Vec::with_capacity(n_jobs);
+    let (mut codes_left, mut scales_left) = (&mut codes[..], &mut scales[..]);
+    for start in rows.clone().step_by(each) {
+        let some = start..(start + each).min(rows.end);
+        let (codes, codes_after) = codes_left.split_at_mut(some.len() * code_words);
+        let (scales, scales_after) = scales_left.split_at_mut(some.len() * scale_words);
+        (codes_left, scales_left) = (codes_after, scales_after);
+        jobs.push(move || pack_some(format, k, tensors, some, codes, scales));
+    }
+    let last = jobs.pop();
+    std::thread::scope(|scope| {
+        let started: Vec<_> = jobs.into_iter().map(|job| scope.spawn(job)).collect();
+        let mut result = last.map_or(Ok(()), |job| job());
+        for thread in started {
+            let own = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result = result.and(own);
+        }
+        result
+    })?;
+    Ok((codes, scales))
+}
+
+fn pack_some(
+    format: &Format,
+    k: usize,
+    tensors: &[Tensor],
+    rows: Range<usize>,
+    codes: &mut [u32],
+    scales: &mut [u32],
+) -> Result<(), BackendError> {
+    let (code_words, scale_words) = (format.code_words(k), format.scale_words(k));
     let (mut buffer, mut first, mut at) = (Vec::new(), 0, 0);
     for tensor in tensors {
         let n = rows_of(tensor);
@@ -146,29 +173,13 @@ fn pack_rows(
             let bytes = tensor.fetch((start - first) * row_bytes..(end - first) * row_bytes, &mut buffer)?;
             for row in 0..end - start {
                 let bytes = &bytes[row * row_bytes..(row + 1) * row_bytes];
-                let own = convert(format, tensor.dtype(), k, bytes)?;
                 let codes = &mut codes[at * code_words..(at + 1) * code_words];
                 let scales = &mut scales[at * scale_words..(at + 1) * scale_words];
-                blocks::pack_row(format, k, own.as_deref().unwrap_or(bytes), codes, scales);
+                blocks::pack_row(format, k, bytes, codes, scales)?;
                 at += 1;
             }
         }
         first += n;
     }
-    Ok((codes, scales))
-}
-
-/// A row in the dtype of the format, where it is another.
-fn convert(format: &Format, dtype: DType, k: usize, row: &[u8]) -> Result<Option<Vec<u8>>, BackendError> {
-    if format.dtype == dtype {
-        return Ok(None);
-    }
-    let values = decode(dtype, row, k)?;
-    Ok(Some(match format.dtype {
-        DType::F16 => values
-            .iter()
-            .flat_map(|v| half::f16::from_f32(*v).to_le_bytes())
-            .collect(),
-        _ => bytemuck::cast_slice(&values).to_vec(),
-    }))
+    Ok(())
 }

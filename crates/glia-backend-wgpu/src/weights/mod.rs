@@ -2,6 +2,7 @@
 //! matrix stays whole; a matrix that no binding holds is cut into parts of rows.
 
 mod blocks;
+mod codebook;
 mod format;
 mod matrix;
 #[cfg(test)]
