@@ -1,6 +1,6 @@
 //! Errors of backends and shape rules: structured, naming backend, op and node, and keeping their source.
 
-use crate::{DType, TensorError};
+use crate::{DType, Op, TensorError};
 
 /// Why a backend or a shape rule refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,14 @@ impl BackendError {
         }
     }
 
+    /// An op that `backend` does not run: what `execute` returns for whatever `supports` refuses.
+    pub fn unsupported(backend: &str, op: &Op) -> BackendError {
+        BackendError::UnsupportedOp {
+            backend: backend.to_owned(),
+            op: op.to_string(),
+        }
+    }
+
     /// What a caught panic said.
     pub fn panicked(payload: &(dyn std::any::Any + Send)) -> BackendError {
         let text = payload.downcast_ref::<&str>().copied();
@@ -82,14 +90,16 @@ impl BackendError {
         }
     }
 
-    pub(crate) fn invalid(op: &str, reason: impl Into<String>) -> BackendError {
+    /// An input of `op` whose values, or an attribute that, cannot be worked with: ids out of range, say.
+    pub fn invalid(op: &str, reason: impl Into<String>) -> BackendError {
         BackendError::InvalidInput {
             op: op.to_owned(),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn shape(op: &str, reason: impl Into<String>) -> BackendError {
+    /// Shapes or dtypes that `op` cannot work with.
+    pub fn shape(op: &str, reason: impl Into<String>) -> BackendError {
         BackendError::ShapeMismatch {
             op: op.to_owned(),
             reason: reason.into(),

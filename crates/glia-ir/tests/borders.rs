@@ -6,20 +6,16 @@ mod toy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use glia_core::testing::{Fault, NullBackend, RecordingBackend};
 use glia_core::{
     Backend, BackendError, Binary, CancelToken, CompileOptions, DType, Dim, Gate, InterpretedProgram, MemorySpace, Op,
     Program, ProgramState, Segment, SeqId, StateOptions, Step, Tensor, Unary, ValueKind, ValueType,
 };
 use glia_ir::{ExecConfig, FallbackReason, Graph, GraphBuilder, GraphExecutor, Passes, Plan, RunOptions, Vid};
-use toy::{FAULTS, Toy, floats, ids, model, prepare};
+use toy::{Toy, arm, floats, ids, model, n_executed, prepare};
 
-fn toy(name: &'static str, only: &'static [&'static str], space: u64) -> Arc<Toy> {
-    Arc::new(Toy {
-        name,
-        only,
-        space,
-        ..Toy::default()
-    })
+fn toy(name: &'static str, only: &'static [&'static str], space: u64) -> Arc<RecordingBackend> {
+    Toy { name, only, space }.recorded()
 }
 
 fn config() -> ExecConfig {
@@ -78,9 +74,9 @@ fn nodes_that_do_not_depend_on_each_other_move_out_of_the_way() {
         let (a3, c3) = (half(b, "a3", a2), silu(b, "c3", c2));
         vec![b.node1("sum", Op::Binary(Binary::Add), &[a3, c3]).unwrap()]
     });
-    let (alone, expected) = run_rows(&graph, vec![Toy::new()]);
+    let (alone, expected) = run_rows(&graph, vec![toy::toy()]);
     assert_eq!(alone.plan().regions.len(), 1);
-    let (ex, values) = run_rows(&graph, vec![toy("device", &["scale", "add"], 1), Toy::new()]);
+    let (ex, values) = run_rows(&graph, vec![toy("device", &["scale", "add"], 1), toy::toy()]);
     let found = regions(ex.plan());
     assert_eq!(
         found,
@@ -96,9 +92,9 @@ fn nodes_that_do_not_depend_on_each_other_move_out_of_the_way() {
         let y = silu(b, "c", y);
         vec![half(b, "e", y)]
     });
-    let (ex, values) = run_rows(&chain, vec![toy("device", &["scale"], 1), Toy::new()]);
+    let (ex, values) = run_rows(&chain, vec![toy("device", &["scale"], 1), toy::toy()]);
     assert_eq!(regions(ex.plan()).len(), 3);
-    assert_eq!(values, run_rows(&chain, vec![Toy::new()]).1);
+    assert_eq!(values, run_rows(&chain, vec![toy::toy()]).1);
 }
 
 #[test]
@@ -113,9 +109,9 @@ fn a_value_is_copied_once_per_step_and_destination() {
         let g = silu(b, "g", a);
         vec![f, g]
     });
-    let expected = run_rows(&graph, vec![Toy::new()]).1;
+    let expected = run_rows(&graph, vec![toy::toy()]).1;
     for profile in [false, true] {
-        let backends: Vec<Arc<dyn Backend>> = vec![toy("device", &["silu"], 1), Toy::new()];
+        let backends: Vec<Arc<dyn Backend>> = vec![toy("device", &["silu"], 1), toy::toy()];
         let mut ex = prepare(
             graph.clone(),
             backends,
@@ -139,7 +135,7 @@ fn a_value_is_copied_once_per_step_and_destination() {
 
 #[test]
 fn backends_of_one_memory_hand_tensors_to_each_other() {
-    let expected = logits(&mut prepare(model(2, true), vec![Toy::new()], config()));
+    let expected = logits(&mut prepare(model(2, true), vec![toy::toy()], config()));
     let pair: Vec<Arc<dyn Backend>> = vec![toy("one", &["sdpa"], 3), toy("other", &[], 3)];
     let mut ex = prepare(model(2, true), pair, config());
     assert_eq!(logits(&mut ex), expected);
@@ -178,22 +174,6 @@ fn what_falls_to_another_backend_is_named_with_its_reason() {
             self.0.execute(op, inputs)
         }
     }
-    /// Plans only.
-    struct All;
-    impl Backend for All {
-        fn name(&self) -> &str {
-            "all"
-        }
-        fn supports(&self, _: &Op) -> bool {
-            true
-        }
-        fn supports_node(&self, _: &glia_core::NodeView<'_>) -> bool {
-            true
-        }
-        fn execute(&self, _: &Op, _: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
-            Ok(vec![])
-        }
-    }
     let graph = rows(|b, x| {
         let w = b.weight("w", ValueType::fixed(DType::BF16, &[4, 4])).unwrap();
         let y = b.matmul("product", x, w, None).unwrap();
@@ -203,7 +183,10 @@ fn what_falls_to_another_backend_is_named_with_its_reason() {
         let mean = b.node1("mean", Op::Mean { axis: 0, keep: true }, &[y]).unwrap();
         vec![cube, mean]
     });
-    let backends: Vec<Arc<dyn Backend>> = vec![Arc::new(Picky(Toy::default())), Arc::new(All)];
+    let backends: Vec<Arc<dyn Backend>> = vec![
+        Arc::new(Picky(Toy::default())),
+        Arc::new(NullBackend::new().named("all")),
+    ];
     let plan = Plan::new(Arc::new(graph), &backends, glia_ir::PlanLimits::new(4, 32)).unwrap();
     let reasons: Vec<_> = plan
         .fallbacks
@@ -264,7 +247,7 @@ fn what_the_first_backend_computes_in_simpler_ops_stays_with_it() {
 
 /// Compiles, with a memory of its own: wraps the interpreter and notes where inputs and outputs lie.
 struct Compiling {
-    inner: Arc<Toy>,
+    inner: Arc<RecordingBackend>,
     asked: Arc<AtomicUsize>,
     host_inputs: Arc<AtomicUsize>,
 }
@@ -361,7 +344,7 @@ impl ProgramState for Open {
 
 #[test]
 fn a_program_takes_host_inputs_as_they_are_and_may_return_outputs_on_the_host() {
-    let expected = logits(&mut prepare(model(2, true), vec![Toy::new()], config()));
+    let expected = logits(&mut prepare(model(2, true), vec![toy::toy()], config()));
     let (asked, host_inputs) = <(Arc<AtomicUsize>, Arc<AtomicUsize>)>::default();
     let backend = Compiling {
         inner: toy("inner", &[], 5),
@@ -383,15 +366,15 @@ fn a_step_over_several_programs_is_all_or_nothing() {
     let backends: Vec<Arc<dyn Backend>> = vec![device.clone(), host.clone()];
     let mut ex = prepare(model(2, true), backends, config());
     let expected = logits(&mut ex);
-    let calls = [device.n_calls(), host.n_calls()];
+    let calls = [n_executed(&device), n_executed(&host)];
     let first = [("input_ids", ids(&TOKENS[..2]))];
     let rest = [("input_ids", ids(&TOKENS[2..]))];
     for (faulty, calls) in [&device, &host].into_iter().zip(calls) {
-        for fault in FAULTS {
+        for fault in Fault::ALL_BUT_PANICS {
             for call in 1..=calls {
                 ex.reset();
                 ex.run(&first).unwrap();
-                faulty.arm(call, fault);
+                arm(faulty, call, fault);
                 let failed = ex.run(&rest).is_err();
                 assert_eq!(ex.default_session().pos(), if failed { 2 } else { TOKENS.len() });
                 faulty.disarm();

@@ -9,9 +9,15 @@ use glia_ir::compare::{NodeDifference, Side, Task, compare};
 use glia_ir::{ExecConfig, Graph};
 use toy::{Toy, floats, ids, model, prepare, weights};
 
+const TOY: Toy = Toy {
+    name: "toy",
+    only: &[],
+    space: 0,
+};
+
 /// Computes one kind of op wrongly.
 struct Planted {
-    inner: Arc<Toy>,
+    inner: Toy,
     kind: &'static str,
     factor: f32,
 }
@@ -45,7 +51,7 @@ fn steps() -> Vec<Vec<(String, Tensor)>> {
 }
 
 fn compared(graph: &Graph, other: Arc<dyn Backend>, piece_by_piece: bool) -> (Vec<NodeDifference>, Vec<f32>) {
-    let sides = [side(Toy::new()), side(other)];
+    let sides = [side(Arc::new(TOY)), side(other)];
     let (weights, steps) = (weights(graph), steps());
     let mut task = Task::new(graph, &weights, [&sides[0], &sides[1]], &steps);
     task.piece_by_piece = piece_by_piece;
@@ -67,7 +73,7 @@ fn compared(graph: &Graph, other: Arc<dyn Backend>, piece_by_piece: bool) -> (Ve
 fn equal_backends_do_not_part_and_give_the_outputs_of_a_run() {
     // Long enough for several pieces.
     let graph = model(6, true);
-    let (found, logits) = compared(&graph, Toy::new(), false);
+    let (found, logits) = compared(&graph, Arc::new(TOY), false);
     assert!(
         found
             .iter()
@@ -76,7 +82,7 @@ fn equal_backends_do_not_part_and_give_the_outputs_of_a_run() {
     let named: Vec<&str> = found.iter().map(|d| d.node.as_str()).collect();
     assert!(named.starts_with(&["embed", "layers.0.q"]) && named.ends_with(&["layers.5.residual", "lm_head"]));
     assert!(!named.iter().any(|n| n.ends_with("_heads") || n.ends_with("cache")));
-    let mut whole = prepare(graph, vec![Toy::new()], ExecConfig::default().with_max_context(32));
+    let mut whole = prepare(graph, vec![Arc::new(TOY)], ExecConfig::default().with_max_context(32));
     let out = whole.run(&[("input_ids", ids(&[3, 1, 4, 1, 5, 9]))]).unwrap();
     assert_eq!(logits, floats(out.get("logits").unwrap()));
 }
@@ -86,7 +92,7 @@ fn a_planted_fault_is_the_first_node_that_parts() {
     let graph = model(6, true);
     for kind in ["sdpa", "add", "matmul"] {
         let planted = Planted {
-            inner: Toy::new(),
+            inner: TOY,
             kind,
             factor: 1.01,
         };
@@ -105,7 +111,7 @@ fn piece_by_piece_errors_do_not_add_up() {
     let graph = model(12, true);
     let planted = || {
         Arc::new(Planted {
-            inner: Toy::new(),
+            inner: TOY,
             kind: "add",
             factor: 1.01,
         })
@@ -128,7 +134,7 @@ fn piece_by_piece_errors_do_not_add_up() {
 fn values_that_are_not_finite_part() {
     let graph = model(1, true);
     let planted = Planted {
-        inner: Toy::new(),
+        inner: TOY,
         kind: "sdpa",
         factor: f32::NAN,
     };

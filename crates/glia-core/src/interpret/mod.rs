@@ -96,10 +96,7 @@ impl InterpretedProgram {
         let is_const: Vec<bool> = consts.iter().map(Option::is_some).collect();
         let at = |e: BackendError| e.at(backend.name(), &instr.node, instr.op.kind());
         let view = NodeView::new(&instr.node, &instr.op, &inputs, &outputs, &is_const);
-        let unsupported = || BackendError::UnsupportedOp {
-            backend: backend.name().to_owned(),
-            op: instr.op.to_string(),
-        };
+        let unsupported = || BackendError::unsupported(backend.name(), &instr.op);
         let route = own::route(&view, backend.supports_node(&view)).ok_or_else(|| at(unsupported()))?;
         if route == Route::Cache {
             self.check_state(i).map_err(at)?;

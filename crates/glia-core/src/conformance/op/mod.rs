@@ -1,0 +1,147 @@
+//! Cases of single ops: each through every door that the backend opens, compared with the oracle.
+
+mod attention;
+mod cast;
+mod elementwise;
+mod lookup;
+mod matmul;
+mod norm;
+mod reduce;
+mod run;
+mod structural;
+
+use super::case::{Body, Case, List};
+use super::data::{self, Random};
+use crate::{DType, Op, Tensor};
+
+/// What an input holds.
+#[derive(Clone, Debug)]
+pub(super) enum Fill {
+    /// Numbers of about this size.
+    Noise(f32),
+    /// These, in order, repeated to fill the shape.
+    Values(Vec<f64>),
+}
+
+/// An input of a case.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub fill: Fill,
+    pub is_weight: bool,
+}
+
+/// An activation of numbers in -2..2.
+pub(super) fn x(dtype: DType, shape: &[usize]) -> Input {
+    Input {
+        dtype,
+        shape: shape.to_vec(),
+        fill: Fill::Noise(2.0),
+        is_weight: false,
+    }
+}
+
+/// A weight of numbers in -1..1.
+pub(super) fn w(dtype: DType, shape: &[usize]) -> Input {
+    Input {
+        fill: Fill::Noise(1.0),
+        is_weight: true,
+        ..x(dtype, shape)
+    }
+}
+
+/// An activation of these values, repeated to fill the shape.
+pub(super) fn values(dtype: DType, shape: &[usize], values: &[f64]) -> Input {
+    Input {
+        fill: Fill::Values(values.to_vec()),
+        ..x(dtype, shape)
+    }
+}
+
+/// Integers of rank 1.
+pub(super) fn ids(dtype: DType, list: &[i32]) -> Input {
+    let list: Vec<f64> = list.iter().map(|&v| f64::from(v)).collect();
+    values(dtype, &[list.len()], &list)
+}
+
+impl Input {
+    /// Of about this size.
+    pub fn sized(mut self, size: f32) -> Input {
+        self.fill = Fill::Noise(size);
+        self
+    }
+
+    pub fn tensor(&self, random: &mut Random) -> Tensor {
+        match &self.fill {
+            Fill::Noise(size) => data::noise(self.dtype, &self.shape, *size, random),
+            Fill::Values(list) => {
+                let n: usize = self.shape.iter().product();
+                let all: Vec<f64> = list.iter().copied().cycle().take(n).collect();
+                data::plain(self.dtype, &self.shape, &all)
+            }
+        }
+    }
+}
+
+/// One op on tensors.
+#[derive(Clone, Debug)]
+pub(super) struct OpCase {
+    pub op: Op,
+    pub inputs: Vec<Input>,
+    /// What the error must say, when the call must fail.
+    pub fails: Option<&'static [&'static str]>,
+}
+
+impl List {
+    /// A case that counts for the dtype of its first input.
+    fn op(&mut self, name: impl Into<String>, op: Op, inputs: Vec<Input>) {
+        let dtype = inputs[0].dtype;
+        self.op_for(name, op, inputs, dtype);
+    }
+
+    /// A case that counts for `dtype` in the support table.
+    fn op_for(&mut self, name: impl Into<String>, op: Op, inputs: Vec<Input>, dtype: DType) {
+        let (group, name) = (op.kind(), name.into());
+        let fails = None;
+        self.cases.push(Case {
+            group,
+            name,
+            covers: Some((group, dtype)),
+            body: Body::Op(OpCase { op, inputs, fails }),
+        });
+    }
+
+    /// A case whose call must fail, with an error that says all of `says`.
+    fn refused(&mut self, name: &str, op: Op, inputs: Vec<Input>, says: &'static [&'static str]) {
+        self.op(name, op, inputs);
+        if let Some(Body::Op(case)) = self.cases.last_mut().map(|c| &mut c.body) {
+            case.fails = Some(says);
+        }
+    }
+}
+
+/// `3x1x5`; `scalar` for none.
+fn size_name(shape: &[usize]) -> String {
+    let sizes: Vec<String> = shape.iter().map(usize::to_string).collect();
+    if sizes.is_empty() {
+        "scalar".to_owned()
+    } else {
+        sizes.join("x")
+    }
+}
+
+/// Dtypes of activations.
+const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+
+/// The cases of every op.
+pub(super) fn add_all(list: &mut List) {
+    matmul::add(list);
+    elementwise::add(list);
+    norm::add(list);
+    lookup::add(list);
+    attention::add(list);
+    structural::add(list);
+    cast::add(list);
+    reduce::add(list);
+}

@@ -1,0 +1,6 @@
+//! Whole small segments.
+
+#[allow(dead_code)]
+mod builder;
+
+pub(super) use builder::{Built, SegmentBuilder, Slots};
