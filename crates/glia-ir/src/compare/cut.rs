@@ -75,6 +75,10 @@ fn piece(graph: &Graph, nodes: Range<usize>, crossing: &BTreeSet<Vid>) -> Piece 
         outputs: Vec::new(),
     };
     let mut ids: HashMap<Vid, Vid> = HashMap::new();
+    // The caller's inputs say how many tokens there are, also to a piece that does not read them.
+    for (v, _) in graph.inputs() {
+        piece.value(graph, v, &mut ids);
+    }
     for (at, node) in (0..).map(NodeId).zip(&graph.nodes[nodes]) {
         let inputs = node.inputs.iter().map(|&v| piece.value(graph, v, &mut ids)).collect();
         let mut outputs = Vec::with_capacity(node.outputs.len());

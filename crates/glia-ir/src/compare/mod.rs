@@ -128,7 +128,7 @@ struct Walk<'a> {
     weights: &'a WithDerived<'a>,
     /// For each side and step, the values that later pieces read.
     carried: [Vec<HashMap<Vid, Tensor>>; 2],
-    /// The last piece node that reads each value.
+    /// The last node that reads each value; every piece takes the caller's inputs.
     last_reader: Vec<usize>,
     /// Error of each value so far; views and caches have their source's.
     errors: Vec<f64>,
@@ -145,13 +145,16 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let last = |readers: &Vec<crate::graph::NodeId>| readers.last().map_or(0, |r| r.index());
+        let mut last_reader: Vec<usize> = graph.readers().iter().map(|r| r.last().map_or(0, |r| r.index())).collect();
+        for (id, _) in graph.inputs() {
+            last_reader[id.index()] = usize::MAX;
+        }
         Walk {
             task,
             graph,
             weights,
             carried: [given.clone(), given],
-            last_reader: graph.readers().iter().map(last).collect(),
+            last_reader,
             errors: vec![0.0; graph.values.len()],
             found: Vec::new(),
         }
