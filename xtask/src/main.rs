@@ -6,6 +6,7 @@ mod check;
 mod goldens;
 mod house;
 mod models;
+mod onnx;
 mod sh;
 mod test;
 
@@ -38,6 +39,8 @@ enum Command {
     Spin,
     /// Fetch real models into a folder
     Models(models::Args),
+    /// Generate the node tests of the `onnx` package
+    Onnx(onnx::Args),
     /// Run the golden cases of a folder
     Goldens(goldens::Args),
 }
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Spin => bench::spin(),
         Command::Models(args) => models::run(&args),
+        Command::Onnx(args) => onnx::run(&args),
         Command::Goldens(args) => goldens::run(&args),
     };
     match outcome {
