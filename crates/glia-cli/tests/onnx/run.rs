@@ -1,4 +1,4 @@
-//! Runs a translated case on a backend, through the executor, and compares.
+//! Runs a translated case on a list of backends, through the executor, and compares.
 
 use std::sync::Arc;
 
@@ -19,13 +19,12 @@ const RTOL_F16: f64 = 2.0 / 1024.0;
 const RTOL_BF16: f64 = 2.0 / 128.0;
 
 /// Runs the graph and compares every output; the error says what differs.
-pub fn check(case: &Case, translated: Translated, backend: &Arc<dyn Backend>) -> Result<(), String> {
+pub fn check(case: &Case, translated: Translated, backends: &[Arc<dyn Backend>]) -> Result<(), String> {
     let config = ExecConfig::default()
         .with_precision(Precision::Exact)
         .with_non_finite(NonFinite::Allow);
     let Translated { graph, weights, inputs } = translated;
-    let mut executor =
-        GraphExecutor::prepare(graph, weights, vec![backend.clone()], config).map_err(|e| e.to_string())?;
+    let mut executor = GraphExecutor::prepare(graph, weights, backends.to_vec(), config).map_err(|e| e.to_string())?;
     let given: Vec<(&str, Tensor)> = inputs.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
     let outputs = executor.run(&given).map_err(|e| e.to_string())?;
     for output in &case.outputs {
