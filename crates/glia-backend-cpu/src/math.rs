@@ -34,9 +34,16 @@ pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
+/// The smallest number for -inf, whose products with zero are no numbers: the activations are zero there.
+#[inline(always)]
+fn above_infinity(x: f32) -> f32 {
+    if x < f32::MIN { f32::MIN } else { x }
+}
+
 /// `x * sigmoid(x)`.
 #[inline(always)]
 pub(crate) fn silu(x: f32) -> f32 {
+    let x = above_infinity(x);
     x / (1.0 + exp(-x))
 }
 
@@ -60,13 +67,14 @@ pub(crate) fn tanh(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn gelu_tanh(x: f32) -> f32 {
     const ROOT_2_BY_PI: f32 = 0.797_884_6;
+    let x = above_infinity(x);
     0.5 * x * (1.0 + tanh(ROOT_2_BY_PI * (x + 0.044_715 * x * x * x)))
 }
 
 /// GELU, erf form.
 #[inline(always)]
 pub(crate) fn gelu(x: f32) -> f32 {
-    let x = f64::from(x);
+    let x = f64::from(above_infinity(x));
     (0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))) as f32
 }
 
@@ -153,5 +161,7 @@ mod tests {
         }
         assert!(gelu(f32::NAN).is_nan() && tanh(f32::NAN).is_nan() && silu(f32::NAN).is_nan());
         assert_eq!(gelu(0.0), 0.0);
+        let low = f32::NEG_INFINITY;
+        assert_eq!([gelu(low), gelu_tanh(low), silu(low)], [0.0; 3]);
     }
 }

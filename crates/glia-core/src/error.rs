@@ -1,6 +1,6 @@
 //! Errors of backends and shape rules: structured, naming backend, op and node, and keeping their source.
 
-use crate::{DType, TensorError};
+use crate::{DType, Op, TensorError};
 
 /// Why a backend or a shape rule refused or failed.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,7 @@ pub enum BackendError {
     WrongArity { op: String, expected: String, got: usize },
     #[error("{op} returned {got} outputs instead of {expected}")]
     WrongOutputs { op: String, expected: usize, got: usize },
-    #[error("out of memory: {what} needs {needed_bytes} bytes, the limit is {limit_bytes}")]
+    #[error("out of memory: {what} needs {needed_bytes} bytes, {}", limit(.limit_bytes))]
     OutOfMemory {
         what: String,
         needed_bytes: usize,
@@ -51,6 +51,14 @@ pub enum BackendError {
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
+/// What stands in the way of memory: no limit at all is what an address space holds.
+fn limit(limit_bytes: &usize) -> String {
+    match *limit_bytes >= isize::MAX as usize {
+        true => "which the system does not give: free memory, raise the limit on this process, or use less".to_owned(),
+        false => format!("the limit is {limit_bytes}"),
+    }
+}
+
 impl BackendError {
     /// Adds the backend, node and op on the way up; an error that knows its node already is left alone.
     pub fn at(self, backend: &str, node: &str, op: &str) -> BackendError {
@@ -62,6 +70,14 @@ impl BackendError {
                 op: op.to_owned(),
                 source: Box::new(self),
             },
+        }
+    }
+
+    /// An op that `backend` does not run: what `execute` returns for whatever `supports` refuses.
+    pub fn unsupported(backend: &str, op: &Op) -> BackendError {
+        BackendError::UnsupportedOp {
+            backend: backend.to_owned(),
+            op: op.to_string(),
         }
     }
 
@@ -82,14 +98,16 @@ impl BackendError {
         }
     }
 
-    pub(crate) fn invalid(op: &str, reason: impl Into<String>) -> BackendError {
+    /// An input of `op` whose values, or an attribute that, cannot be worked with: ids out of range, say.
+    pub fn invalid(op: &str, reason: impl Into<String>) -> BackendError {
         BackendError::InvalidInput {
             op: op.to_owned(),
             reason: reason.into(),
         }
     }
 
-    pub(crate) fn shape(op: &str, reason: impl Into<String>) -> BackendError {
+    /// Shapes or dtypes that `op` cannot work with.
+    pub fn shape(op: &str, reason: impl Into<String>) -> BackendError {
         BackendError::ShapeMismatch {
             op: op.to_owned(),
             reason: reason.into(),

@@ -24,6 +24,8 @@
 #![forbid(unsafe_code)]
 
 mod backend;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod dim;
 mod dtype;
 mod error;
@@ -36,6 +38,8 @@ mod segment;
 mod shape;
 mod storage;
 mod tensor;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use backend::{
     Backend, CancelToken, CompileOptions, ConstSource, MemoryHints, MemorySpace, NodeCx, NodeView, OpTime, Packed,

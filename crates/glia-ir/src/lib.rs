@@ -37,4 +37,4 @@ pub use exec::{
     StepStats, WantedRows, WeightError, WeightSource,
 };
 pub use graph::{Graph, GraphBuilder, GraphError, Node, NodeId, Output, Value, ValueSource, Vid};
-pub use plan::{MemoryPlan, Plan, PlanError, PlanLimits};
+pub use plan::{BorderCopy, Fallback, FallbackGroup, FallbackReason, MemoryPlan, Plan, PlanError, PlanLimits};

@@ -4,30 +4,10 @@ mod common;
 
 use std::sync::Arc;
 
-use glia_core::{Backend, BackendError, Op, Segment, Tensor, ValueId, ValueKind};
+use glia_core::testing::NullBackend;
+use glia_core::{Segment, ValueId, ValueKind};
 use glia_ir::{Plan, PlanError, PlanLimits};
 use proptest::prelude::*;
-
-/// Says yes to everything and runs nothing.
-struct Null;
-
-impl Backend for Null {
-    fn name(&self) -> &str {
-        "null"
-    }
-    fn supports(&self, _: &Op) -> bool {
-        true
-    }
-    fn supports_node(&self, _: &glia_core::NodeView<'_>) -> bool {
-        true
-    }
-    fn execute(&self, op: &Op, _: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        Err(BackendError::UnsupportedOp {
-            backend: "null".into(),
-            op: op.to_string(),
-        })
-    }
-}
 
 /// Walks the schedule as a machine with the planned memory would, and finds each operand where the plan put it.
 fn check(segment: &Segment) {
@@ -94,7 +74,7 @@ proptest! {
     #[test]
     fn no_value_is_lost_before_its_last_reader(recipe in common::recipes(24)) {
         let graph = Arc::new(common::build(&recipe));
-        match Plan::new(graph, &[Arc::new(Null)], PlanLimits::new(16, 64)) {
+        match Plan::new(graph, &[Arc::new(NullBackend::new())], PlanLimits::new(16, 64)) {
             Ok(plan) => plan.regions.iter().for_each(|r| check(&r.segment)),
             // Repeats of repeats.
             Err(e) => prop_assert!(matches!(e, PlanError::TooLarge { .. }), "{e}"),

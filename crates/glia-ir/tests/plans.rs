@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use glia_core::{Backend, DType, Dim, Op, ValueType};
 use glia_ir::{ExecConfig, Graph, GraphBuilder, Passes};
-use toy::{Toy, model, prepare};
+use toy::{Toy, model, prepare, toy};
 
 fn plan(graph: Graph, backends: Vec<Arc<dyn Backend>>) -> String {
     let config = ExecConfig::default().with_max_step_tokens(8).with_max_context(32);
@@ -15,7 +15,7 @@ fn plan(graph: Graph, backends: Vec<Arc<dyn Backend>>) -> String {
 
 #[test]
 fn a_layer_of_attention() {
-    insta::assert_snapshot!(plan(model(1, true), vec![Toy::new()]));
+    insta::assert_snapshot!(plan(model(1, true), vec![toy()]));
 }
 
 #[test]
@@ -24,9 +24,8 @@ fn attention_on_a_second_device() {
         name: "device",
         only: &["sdpa"],
         space: 1,
-        ..Toy::default()
     });
-    insta::assert_snapshot!(plan(model(1, true), vec![device, Toy::new()]));
+    insta::assert_snapshot!(plan(model(1, true), vec![device, toy()]));
 }
 
 #[test]
@@ -49,5 +48,5 @@ fn slots_are_reused_and_views_live_as_long_as_their_source() {
         .with_max_step_tokens(8)
         .with_max_context(32)
         .with_passes(Passes::None);
-    insta::assert_snapshot!(prepare(graph, vec![Toy::new()], config).plan().to_string());
+    insta::assert_snapshot!(prepare(graph, vec![toy()], config).plan().to_string());
 }

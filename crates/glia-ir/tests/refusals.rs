@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use glia_core::{DType, Tensor};
 use glia_ir::{ExecConfig, GraphExecutor};
-use toy::{Toy, executor, floats, ids, model, weights};
+use toy::{Toy, executor, floats, ids, model, n_executed, toy, weights};
 
 fn cold(tokens: &[i32]) -> Vec<f32> {
-    let mut ex = executor(&Toy::new(), ExecConfig::default());
+    let mut ex = executor(&toy(), ExecConfig::default());
     floats(ex.run(&[("input_ids", ids(tokens))]).unwrap().get("logits").unwrap())
 }
 
 #[test]
 fn wrong_inputs_are_named() {
-    let toy = Toy::new();
+    let toy = toy();
     let mut ex = executor(&toy, ExecConfig::default());
     let one = || ids(&[1]);
     let matrix = Tensor::from_i32([1, 1], &[1]).unwrap();
@@ -57,7 +57,7 @@ fn wrong_inputs_are_named() {
         assert!(err.contains(said), "{err} does not say {said}");
     }
     assert_eq!(
-        (toy.n_calls(), ex.default_session().pos()),
+        (n_executed(&toy), ex.default_session().pos()),
         (0, 0),
         "refused before any work"
     );
@@ -71,7 +71,7 @@ fn ids_of_other_dtypes_give_the_same_bits() {
         Tensor::from_bytes(DType::I64, [2], &[3i64, 1].map(i64::to_le_bytes).concat()).unwrap(),
     ];
     for tensor in same {
-        let out = executor(&Toy::new(), ExecConfig::default())
+        let out = executor(&toy(), ExecConfig::default())
             .run(&[("input_ids", tensor)])
             .unwrap();
         assert_eq!(floats(out.get("logits").unwrap()), cold(&[3, 1]));
@@ -84,7 +84,7 @@ fn prepare_names_what_is_wrong() {
     let prepare = |change: &dyn Fn(&mut std::collections::HashMap<String, Tensor>), config| {
         let mut all = weights(&graph);
         change(&mut all);
-        GraphExecutor::prepare(graph.clone(), all, vec![Toy::new()], config)
+        GraphExecutor::prepare(graph.clone(), all, vec![toy()], config)
             .unwrap_err()
             .to_string()
     };
@@ -117,7 +117,7 @@ fn prepare_names_what_is_wrong() {
     let few: Arc<Toy> = Arc::new(Toy {
         name: "few",
         only: &["matmul"],
-        ..Toy::default()
+        space: 0,
     });
     let said = GraphExecutor::prepare(graph.clone(), weights(&graph), vec![few], plain())
         .unwrap_err()
@@ -128,14 +128,14 @@ fn prepare_names_what_is_wrong() {
 #[test]
 fn intermediate_memory_is_limited_at_prepare_with_both_numbers() {
     let graph = model(2, true);
-    let peak = executor(&Toy::new(), ExecConfig::default())
+    let peak = executor(&toy(), ExecConfig::default())
         .plan()
         .memory()
         .unwrap()
         .peak_bytes;
     let with = |limit| {
         let config = ExecConfig::default().with_max_intermediate_bytes(limit);
-        GraphExecutor::prepare(graph.clone(), weights(&graph), vec![Toy::new()], config)
+        GraphExecutor::prepare(graph.clone(), weights(&graph), vec![toy()], config)
     };
     with(peak).unwrap();
     let err = with(peak - 1).unwrap_err().to_string();

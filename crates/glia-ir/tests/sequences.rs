@@ -1,13 +1,14 @@
-//! Random sequences of calls on backends that fail now and then, one of them or two that share the graph: nothing panics, a failed call changes nothing, and
-//! every session has the bits of a cold run over its tokens.
+//! Random sequences of calls on backends that fail now and then, one of them or two that share the graph: nothing
+//! panics, a failed call changes nothing, and every session has the bits of a cold run over its tokens.
 
 mod toy;
 
 use std::sync::Arc;
 
+use glia_core::testing::{Fault, RecordingBackend};
 use glia_ir::{ExecConfig, GraphExecutor, Session};
 use proptest::prelude::*;
-use toy::{FAULTS, Fault, Toy, VOCAB, executor, floats, ids};
+use toy::{Toy, VOCAB, arm as arm_one, executor, floats, ids, toy};
 
 #[derive(Clone, Debug)]
 enum Call {
@@ -42,7 +43,7 @@ enum Call {
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
     let tokens = || prop::collection::vec(-1i32..VOCAB as i32 + 1, 0..9);
-    let fault = || prop::option::of((1usize..60, prop::sample::select(FAULTS.to_vec())));
+    let fault = || prop::option::of((1usize..60, prop::sample::select(Fault::ALL_BUT_PANICS.to_vec())));
     let session = 0usize..4;
     let run = |(session, tokens, fault)| Call::Run { session, tokens, fault };
     let one = prop_oneof![
@@ -60,7 +61,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 const MAX_CONTEXT: usize = 20;
 
 /// The tiny model on one backend, or split over two, with caches in several programs.
-fn prepare(toy: &Arc<Toy>, device: Option<&Arc<Toy>>, max_step: usize) -> GraphExecutor {
+fn prepare(toy: &Arc<RecordingBackend>, device: Option<&Arc<RecordingBackend>>, max_step: usize) -> GraphExecutor {
     let config = ExecConfig::default()
         .with_max_step_tokens(max_step)
         .with_max_context(MAX_CONTEXT);
@@ -71,13 +72,14 @@ fn prepare(toy: &Arc<Toy>, device: Option<&Arc<Toy>>, max_step: usize) -> GraphE
 }
 
 /// Attention only, in a memory of its own.
-fn device() -> Arc<Toy> {
-    Arc::new(Toy {
+fn device() -> Arc<RecordingBackend> {
+    let only = &["sdpa", "add"];
+    Toy {
         name: "device",
-        only: &["sdpa", "add"],
+        only,
         space: 7,
-        ..Toy::default()
-    })
+    }
+    .recorded()
 }
 
 /// What a session should hold.
@@ -107,7 +109,7 @@ proptest! {
 
     #[test]
     fn no_sequence_of_calls_breaks_a_session(calls in calls()) {
-        let (toy, device, clean_toy) = (Toy::new(), device(), Toy::new());
+        let (toy, device, clean_toy) = (toy(), device(), toy());
         let clean = prepare(&clean_toy, None, 512);
         let mut ex = prepare(&toy, Some(&device), 3);
         let mut all = vec![Held { session: ex.session().unwrap(), tokens: Vec::new() }];
@@ -115,7 +117,7 @@ proptest! {
             let at = |session: usize| session % 4;
             let arm = |fault: Option<(usize, Fault)>| match fault {
                 // Whichever comes first.
-                Some((n, fault)) => [&toy, &device].iter().for_each(|t| t.arm(n, fault)),
+                Some((n, fault)) => [&toy, &device].iter().for_each(|t| arm_one(t, n, fault)),
                 None => [&toy, &device].iter().for_each(|t| t.disarm()),
             };
             match call {

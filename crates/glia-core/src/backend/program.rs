@@ -43,6 +43,9 @@ pub struct CompileOptions<'a> {
     pub max_context: usize,
     /// Storage dtypes of the keys and values of KV caches: F32, F16 or Q8_0.
     pub kv_dtypes: [DType; 2],
+    /// For each output of the segment, whether only the host reads it: it is returned to the caller, or goes to a
+    /// backend in main memory. Empty when nothing is known. See [`ProgramState::run`].
+    pub outputs_to_host: &'a [bool],
 }
 
 impl<'a> CompileOptions<'a> {
@@ -55,7 +58,13 @@ impl<'a> CompileOptions<'a> {
             max_step_tokens: 512,
             max_context: 4096,
             kv_dtypes,
+            outputs_to_host: &[],
         }
+    }
+
+    /// Whether only the host reads the segment's output `i`.
+    pub fn is_output_to_host(&self, i: usize) -> bool {
+        self.outputs_to_host.get(i).copied().unwrap_or(false)
     }
 }
 
@@ -192,7 +201,9 @@ pub struct Step<'a> {
     /// Who owns which rows.
     pub rows: &'a [SeqRows],
     /// One tensor per [`Segment::inputs`](crate::Segment::inputs), injected ones included (`pos` is that of the first
-    /// sequence; programs with several take it from `rows`). In the backend's own memory space.
+    /// sequence; programs with several take it from `rows`). What the caller gave and what is injected lies on the
+    /// host, whatever the backend's memory space; what another region made lies in the backend's own. See
+    /// [`ProgramState::run`].
     pub inputs: &'a [Tensor],
     /// Rows of the step whose outputs are wanted, rising; the values of the injected `wanted_rows`.
     pub wanted_rows: &'a [u32],
@@ -256,6 +267,13 @@ pub trait Program: Send + Sync {
 /// `run`, also after one that failed (then always `rollback`).
 pub trait ProgramState: Send {
     /// Runs a step. Never returns memory that the next step overwrites. Outputs are in the order of the segment.
+    ///
+    /// A program with a memory of its own takes two kinds of inputs, told apart by
+    /// [`Tensor::check_on_host`](crate::Tensor::check_on_host): tensors of its own space, and host tensors, which it
+    /// brings over itself, best in the submit that reads them (ids and positions are a few bytes, and a call of
+    /// [`Backend::upload`](crate::Backend::upload) each would be a submit each). It may return outputs on the host as
+    /// well, read back in that same submit; [`CompileOptions::outputs_to_host`] says which are read nowhere else.
+    /// Other outputs stay in its space, so that the next region of that space takes them without a copy.
     ///
     /// # Errors
     /// [`BackendError`]; the states are as before after `rollback`.

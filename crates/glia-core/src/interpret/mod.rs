@@ -30,6 +30,7 @@ pub struct InterpretedProgram {
     kv_dtypes: [DType; 2],
     max_context: usize,
     on_host: bool,
+    outputs_to_host: Vec<bool>,
     packed_bytes: usize,
 }
 
@@ -70,6 +71,7 @@ impl InterpretedProgram {
             kv_dtypes: options.kv_dtypes,
             max_context: options.max_context,
             on_host,
+            outputs_to_host: options.outputs_to_host.to_vec(),
             packed_bytes: 0,
         };
         for i in 0..program.segment.instrs.len() {
@@ -77,9 +79,9 @@ impl InterpretedProgram {
             program.instrs.push(prepared);
         }
         let segment = program.segment.clone();
-        for &id in &segment.outputs {
+        for (i, &id) in segment.outputs.iter().enumerate() {
             if let ValueKind::Const(id) = segment.value(segment.resolve(id)).kind {
-                program.keep(id, options, true)?;
+                program.keep(id, options, !options.is_output_to_host(i))?;
             }
         }
         Ok(Arc::new(program))
@@ -94,10 +96,7 @@ impl InterpretedProgram {
         let is_const: Vec<bool> = consts.iter().map(Option::is_some).collect();
         let at = |e: BackendError| e.at(backend.name(), &instr.node, instr.op.kind());
         let view = NodeView::new(&instr.node, &instr.op, &inputs, &outputs, &is_const);
-        let unsupported = || BackendError::UnsupportedOp {
-            backend: backend.name().to_owned(),
-            op: instr.op.to_string(),
-        };
+        let unsupported = || BackendError::unsupported(backend.name(), &instr.op);
         let route = own::route(&view, backend.supports_node(&view)).ok_or_else(|| at(unsupported()))?;
         if route == Route::Cache {
             self.check_state(i).map_err(at)?;

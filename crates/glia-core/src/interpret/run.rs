@@ -43,7 +43,8 @@ pub(super) fn run(pool: &mut Pool, step: &Step<'_>) -> Result<Vec<Tensor>, Backe
     let mut outputs = Vec::with_capacity(program.segment.outputs.len());
     for (i, &id) in program.segment.outputs.iter().enumerate() {
         let pieces: Vec<Held> = parts.iter().map(|p| p[i].clone()).collect();
-        outputs.push(program.join(id, pieces)?);
+        let to_host = program.outputs_to_host.get(i) == Some(&true);
+        outputs.push(program.join(id, pieces, to_host)?);
     }
     Ok(outputs)
 }
@@ -124,8 +125,25 @@ impl Walk<'_> {
         Ok(held)
     }
 
-    fn host(&self, id: ValueId) -> Result<Tensor, BackendError> {
-        self.program.on_the_host(&self.held(id)?)
+    /// The value on the host. A copy from the device is kept: whoever reads it next finds it.
+    fn host(&mut self, id: ValueId) -> Result<Tensor, BackendError> {
+        let held = self.held(id)?;
+        let tensor = self.program.on_the_host(&held)?;
+        if held.host.is_none() {
+            self.values[id.index()].host = Some(tensor.clone());
+        }
+        Ok(tensor)
+    }
+
+    /// The value in the backend's memory. A copy to the device is kept, so that positions, which every layer reads,
+    /// go there once.
+    fn in_its_space(&mut self, id: ValueId) -> Result<Tensor, BackendError> {
+        let held = self.held(id)?;
+        let tensor = self.program.in_its_space(&held)?;
+        if !self.program.on_host && held.device.is_none() {
+            self.values[id.index()].device = Some(tensor.clone());
+        }
+        Ok(tensor)
     }
 
     fn instr(&mut self, pool: &mut Pool, i: usize) -> Result<(), BackendError> {
@@ -200,7 +218,7 @@ impl Walk<'_> {
         for (input, &id) in instr.inputs.iter().enumerate() {
             inputs.push(match &prepared.packed[input] {
                 Some(_) => Tensor::zeros(prepared.inputs[input].dtype, [0])?,
-                None => program.in_its_space(&self.held(id)?)?,
+                None => self.in_its_space(id)?,
             });
         }
         let view = NodeView::new(
@@ -232,9 +250,10 @@ fn position(pos: usize) -> Result<i32, BackendError> {
 }
 
 impl InterpretedProgram {
-    /// A tensor of the backend's memory space.
+    /// A tensor of the backend's memory space, or one on the host: inputs of a step may lie there, and what a backend
+    /// with its own memory returns.
     fn hold(&self, tensor: Tensor) -> Held {
-        if self.on_host {
+        if self.on_host || tensor.check_on_host().is_ok() {
             return Held::on_host(tensor);
         }
         Held {
@@ -260,10 +279,17 @@ impl InterpretedProgram {
         }
     }
 
-    /// One output from those of the sequences, joined along rows, in the backend's space.
-    fn join(&self, id: ValueId, mut pieces: Vec<Held>) -> Result<Tensor, BackendError> {
+    /// One output from those of the sequences, joined along rows, in the backend's space unless only the host reads it.
+    fn join(&self, id: ValueId, mut pieces: Vec<Held>, to_host: bool) -> Result<Tensor, BackendError> {
+        let place = |held: &Held| {
+            if to_host {
+                self.on_the_host(held)
+            } else {
+                self.in_its_space(held)
+            }
+        };
         if pieces.len() == 1 {
-            return self.in_its_space(&pieces.remove(0));
+            return place(&pieces.remove(0));
         }
         let def = self.segment.value(id);
         let hosts: Vec<Tensor> = pieces.iter().map(|h| self.on_the_host(h)).collect::<Result<_, _>>()?;
@@ -283,6 +309,6 @@ impl InterpretedProgram {
             target[at..at + bytes.len()].copy_from_slice(bytes);
             at += bytes.len();
         }
-        self.in_its_space(&Held::on_host(joined))
+        place(&Held::on_host(joined))
     }
 }

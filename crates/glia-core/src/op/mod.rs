@@ -24,11 +24,11 @@ pub enum Binary {
 /// One-input elementwise functions, shape and dtype kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unary {
-    /// `x * sigmoid(x)`.
+    /// `x * sigmoid(x)`; zero at -inf, its limit.
     Silu,
-    /// `x/2 * (1 + erf(x/√2))`.
+    /// `x/2 * (1 + erf(x/√2))`; zero at -inf.
     Gelu,
-    /// `x/2 * (1 + tanh(√(2/π) (x + 0.044715 x³)))`.
+    /// `x/2 * (1 + tanh(√(2/π) (x + 0.044715 x³)))`; zero at -inf.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,

@@ -78,6 +78,8 @@ pub enum ExecError {
         expected: ValueType,
         got: ValueType,
     },
+    #[error("backend {backend} returned `{value}` on a device, but says that it works in main memory")]
+    NotOnHost { backend: String, value: String },
     #[error("the run was cancelled; the session is as before it")]
     Cancelled,
     #[error("session {index} of the batch belongs to another executor")]

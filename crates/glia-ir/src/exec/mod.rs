@@ -12,6 +12,7 @@ mod session;
 mod stats;
 mod step;
 mod weights;
+mod wires;
 
 pub use config::{ExecConfig, NonFinite, Passes, RunOptions, WantedRows};
 pub use error::ExecError;

@@ -49,7 +49,8 @@ impl Shared {
         weights::check(&graph, weights)?;
         let mut limits = PlanLimits::new(config.max_step_tokens, config.max_context);
         limits.kv_dtypes = config.kv_dtypes;
-        let plan = Plan::new(graph.clone(), &backends, limits)?;
+        let plan = Plan::new(graph, &backends, limits)?;
+        let graph = plan.graph.clone();
         check_memory(&plan, &config)?;
 
         let consts = Consts {
@@ -111,8 +112,20 @@ fn optimised(
         let folded = pass::fold_weights(&graph, None)?;
         (graph, derived) = (folded.graph, folded.derived);
     }
-    let runs = |view: &NodeView<'_>| interpreter_runs(view) || backends.iter().any(|b| b.supports_node(view));
-    Ok((pass::decompose_unsupported(&graph, &runs)?, derived))
+    // What the first backends can compute in simpler ops stays with them; only then the next ones are asked.
+    for n in 1..=backends.len() {
+        let last = n == backends.len();
+        let runs = |view: &NodeView<'_>| {
+            let universal = if last {
+                interpreter_runs(view)
+            } else {
+                view.op.is_view()
+            };
+            universal || backends[..n].iter().any(|b| b.supports_node(view))
+        };
+        graph = pass::decompose_unsupported(&graph, &runs)?;
+    }
+    Ok((graph, derived))
 }
 
 fn compile(
@@ -120,15 +133,17 @@ fn compile(
     backend: &Arc<dyn Backend>,
     options: &CompileOptions<'_>,
 ) -> Result<Arc<dyn Program>, ExecError> {
+    let mut options = *options;
+    options.outputs_to_host = &region.exports_to_host;
     if !region.interpret
-        && let Some(program) = backend.compile(&region.segment, options)?
+        && let Some(program) = backend.compile(&region.segment, &options)?
     {
         return Ok(program);
     }
     Ok(InterpretedProgram::new(
         backend.clone(),
         region.segment.clone(),
-        options,
+        &options,
     )?)
 }
 

@@ -1,14 +1,16 @@
-//! Times of a profiled run.
+//! Times of a profiled run, and what was copied between memory spaces in any.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use glia_core::{Cost, OpTime, Segment, Sizes};
 
+use super::wires::Copied;
 use crate::graph::NodeId;
 use crate::plan::Plan;
 
-/// Where the time of a run went. Filled when [`ExecConfig::profile`](super::ExecConfig) is on, else all zero.
+/// Where the time of a run went. Filled when [`ExecConfig::profile`](super::ExecConfig) is on, else all zero but for
+/// the copies, which are always counted.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ExecStats {
@@ -20,8 +22,13 @@ pub struct ExecStats {
     pub per_node_ms: Vec<(String, f64)>,
     /// Whether a time was taken by a device's own clock rather than the host's.
     pub device_clock: bool,
-    /// Tensors copied between memory spaces.
+    /// Tensors copied at borders between memory spaces, in all steps: as many per step as the plan's
+    /// [`copies`](crate::Plan::copies).
     pub n_copies: usize,
+    /// Their bytes.
+    pub copied_bytes: usize,
+    /// Bytes of declared outputs that came back from a device.
+    pub read_back_bytes: usize,
     /// Steps that the run was split into.
     pub n_steps: usize,
     /// Tokens of all sequences.
@@ -73,6 +80,13 @@ impl StepStats {
 }
 
 impl ExecStats {
+    /// Adds the copies of a step.
+    pub(super) fn count(&mut self, copied: &Copied) {
+        self.n_copies = self.n_copies.saturating_add(copied.n_copies);
+        self.copied_bytes = self.copied_bytes.saturating_add(copied.bytes);
+        self.read_back_bytes = self.read_back_bytes.saturating_add(copied.read_back_bytes);
+    }
+
     /// Adds the times of a segment's part of the last step. `first_node` numbers its first instruction among all,
     /// `offset` is when the part began, since the run did.
     pub(super) fn add(&mut self, segment: &Segment, first_node: usize, offset: Duration, times: &[OpTime]) {

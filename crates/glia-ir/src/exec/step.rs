@@ -3,24 +3,17 @@
 
 use std::time::Instant;
 
-use glia_core::{Dim, MemorySpace, ProfileSink, SeqRows, Sizes, Step, Tensor, ValueType};
+use glia_core::{Dim, ProfileSink, SeqRows, Sizes, Step, Tensor, ValueType};
 
 use super::outputs::{cut_rows, first_non_finite, join_rows};
 use super::pool::States;
 use super::prepare::Shared;
 use super::schedule::Piece;
 use super::session::Run;
+use super::wires::Wires;
 use super::{ExecError, ExecStats, NonFinite, RunOptions, StepStats};
 use crate::graph::ValueSource;
 use crate::plan::Region;
-
-/// A value on a wire, and which backend made it.
-#[derive(Clone)]
-struct Carried {
-    tensor: Tensor,
-    space: MemorySpace,
-    backend: Option<usize>,
-}
 
 pub(super) struct StepRun<'a> {
     shared: &'a Shared,
@@ -30,8 +23,7 @@ pub(super) struct StepRun<'a> {
     rows: Vec<SeqRows>,
     wanted: Vec<u32>,
     sizes: Sizes,
-    wires: Vec<Option<Carried>>,
-    n_copies: usize,
+    wires: Wires<'a>,
     /// When the run began, where it is profiled.
     began: Option<Instant>,
 }
@@ -72,8 +64,7 @@ impl<'a> StepRun<'a> {
             rows,
             wanted,
             sizes,
-            wires: vec![None; shared.plan.wires.len()],
-            n_copies: 0,
+            wires: Wires::new(&shared.plan, &shared.backends),
             began,
         }
     }
@@ -100,7 +91,7 @@ impl<'a> StepRun<'a> {
         }
         self.check_memory()?;
         for (wire, tensor) in &self.shared.returned_weights {
-            self.wires[*wire] = Some(Carried::on_host(tensor.clone()));
+            self.wires.give(*wire, tensor.clone());
         }
         let entered = self.began.map(|began| (began, Instant::now()));
         if let Some((began, now)) = entered {
@@ -129,9 +120,10 @@ impl<'a> StepRun<'a> {
             }
             first_node += region.segment.instrs.len();
             self.put(region, outputs)?;
+            self.wires.free(region);
         }
         let outputs = self.host_outputs()?;
-        stats.n_copies += self.n_copies;
+        stats.count(&self.wires.copied);
         if let (Some((_, entered)), Some(step)) = (entered, stats.steps.last_mut()) {
             step.time = entered.elapsed();
         }
@@ -154,30 +146,12 @@ impl<'a> StepRun<'a> {
         Ok(())
     }
 
-    /// The value on a wire, in the memory of the region's backend.
+    /// The value on a wire as the region takes it.
     fn fetch(&mut self, wire: usize, region: &Region) -> Result<Tensor, ExecError> {
-        let carried = match &self.wires[wire] {
-            Some(carried) => carried.clone(),
-            None => Carried::on_host(self.given(wire)?),
-        };
-        let tensor = if carried.space == region.space {
-            carried.tensor.clone()
-        } else {
-            self.n_copies += 1;
-            let host = self.to_host(&carried)?;
-            self.shared.backends[region.backend].upload(&host)?
-        };
-        self.wires[wire].get_or_insert(carried);
-        Ok(tensor)
-    }
-
-    fn to_host(&self, carried: &Carried) -> Result<Tensor, ExecError> {
-        match carried.backend {
-            Some(backend) if carried.space != MemorySpace::HOST => {
-                Ok(self.shared.backends[backend].download(&carried.tensor)?)
-            }
-            _ => Ok(carried.tensor.clone()),
+        if !self.wires.has(wire) {
+            self.wires.give(wire, self.given(wire)?);
         }
+        self.wires.fetch(wire, region)
     }
 
     /// An input of the caller's, or an injected one, for the rows of this step.
@@ -236,11 +210,7 @@ impl<'a> StepRun<'a> {
                     got: ValueType::fixed(tensor.dtype(), tensor.shape()),
                 });
             }
-            self.wires[wire] = Some(Carried {
-                tensor,
-                space: region.space,
-                backend: Some(region.backend),
-            });
+            self.wires.put(wire, region, tensor)?;
         }
         Ok(())
     }
@@ -250,10 +220,10 @@ impl<'a> StepRun<'a> {
         let graph = &self.shared.plan.graph;
         let mut of_pieces = vec![Vec::with_capacity(graph.outputs.len()); self.pieces.len()];
         for (output, &wire) in graph.outputs.iter().zip(&self.shared.plan.outputs) {
-            let tensor = match &self.wires[wire] {
-                Some(carried) => self.to_host(carried)?,
-                None => self.given(wire)?,
-            };
+            if !self.wires.has(wire) {
+                self.wires.give(wire, self.given(wire)?);
+            }
+            let tensor = self.wires.read_back(wire)?;
             if self.shared.config.non_finite == NonFinite::Refuse
                 && let Some(index) = first_non_finite(&tensor)?
             {
@@ -284,15 +254,5 @@ impl<'a> StepRun<'a> {
             }
         }
         Ok(of_pieces)
-    }
-}
-
-impl Carried {
-    fn on_host(tensor: Tensor) -> Carried {
-        Carried {
-            tensor,
-            space: MemorySpace::HOST,
-            backend: None,
-        }
     }
 }

@@ -42,10 +42,10 @@ impl Plan {
         })
     }
 
-    /// Intermediate memory of a step of these sizes: the arenas of all regions and the most that lies on the heap at
-    /// once; `None` on overflow.
+    /// Intermediate memory of a step of these sizes: the arenas of all regions, the most that lies on the heap at once,
+    /// and copies at borders; `None` on overflow.
     pub fn intermediate_bytes(&self, sizes: &Sizes) -> Option<usize> {
-        let mut total = 0usize;
+        let mut total = self.copied_bytes(sizes)?;
         for region in &self.regions {
             let segment = &region.segment;
             total = total.checked_add(segment.arena_bytes(sizes)?)?;

@@ -2,15 +2,20 @@
 //! [`Segment`]s, one per backend region. Runs nothing and reads no weights.
 
 mod assign;
+mod copies;
 mod error;
+mod fallback;
 mod lifetime;
 mod lower;
 mod memory;
 mod print;
+mod regroup;
 mod rows;
 mod slots;
 
+pub use copies::BorderCopy;
 pub use error::PlanError;
+pub use fallback::{Fallback, FallbackGroup, FallbackReason};
 pub use memory::MemoryPlan;
 pub use rows::RowFlow;
 
@@ -20,6 +25,7 @@ use std::sync::Arc;
 use glia_core::{Backend, DType, MemorySpace, Segment, Sizes};
 
 use crate::graph::{Graph, Vid};
+use assign::Support;
 
 /// What fixes the sizes that are planned for.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +87,10 @@ pub struct Region {
     pub imports: Vec<usize>,
     /// Where each of the segment's outputs goes: an index into [`Plan::wires`].
     pub exports: Vec<usize>,
+    /// For each of the segment's outputs, whether only the host reads it: the caller, or regions in main memory.
+    pub exports_to_host: Vec<bool>,
+    /// Wires that nobody reads after it.
+    pub frees: Vec<usize>,
     /// The backend does not run all of it itself: some nodes are left to the interpreter, so it is not compiled.
     pub interpret: bool,
 }
@@ -88,14 +98,20 @@ pub struct Region {
 /// A planned graph.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What it is a plan of.
+    /// What it is a plan of; the order of its nodes may differ from the given one where that leaves fewer regions.
     pub graph: Arc<Graph>,
+    /// Names of the backends, in order of preference.
+    pub backends: Vec<String>,
     /// Regions in the order in which they run.
     pub regions: Vec<Region>,
     /// Values that cross regions, come from the caller or are returned.
     pub wires: Vec<Vid>,
     /// For each declared output, its wire.
     pub outputs: Vec<usize>,
+    /// Nodes that the first backend does not run itself, in order.
+    pub fallbacks: Vec<Fallback>,
+    /// Copies at borders between memory spaces, in the order in which a step makes them.
+    pub copies: Vec<BorderCopy>,
     /// The weights, in the order of their ids.
     pub weights: Vec<Vid>,
     /// What splitting and batching may do.
@@ -113,7 +129,14 @@ impl Plan {
         if backends.is_empty() {
             return Err(PlanError::NoBackends);
         }
-        let assigned = assign::assign(&graph, backends)?;
+        let (mut graph, mut support) = (graph.clone(), Support::of(&graph, backends));
+        let mut assigned = assign::assign(&graph, backends, &support)?;
+        if let Some(order) = regroup::order(&graph, &assigned, backends.len()) {
+            graph = Arc::new(regroup::reorder(&graph, &order));
+            support = support.reordered(&order);
+            assigned = order.iter().map(|id| assigned[id.index()]).collect();
+        }
+        let fallbacks = fallback::fallbacks(&graph, backends, &assigned, &support);
         let weights: Vec<Vid> = graph.weights().map(|(id, _)| id).collect();
         let mut wires = Wires::default();
         let mut regions = Vec::new();
@@ -137,17 +160,24 @@ impl Plan {
                 segment: Arc::new(segment),
                 imports: lowered.imports.iter().map(|&id| wires.index(id)).collect(),
                 exports: exported.iter().map(|&id| wires.index(id)).collect(),
+                exports_to_host: Vec::new(),
+                frees: Vec::new(),
                 interpret: assigned[start..end].iter().any(|a| !a.native),
             });
             start = end;
         }
-        let outputs = graph.outputs.iter().map(|o| wires.index(o.value)).collect();
+        let outputs: Vec<usize> = graph.outputs.iter().map(|o| wires.index(o.value)).collect();
+        let copies = copies::copies(&regions, wires.ids.len());
+        copies::note_readers(&mut regions, &outputs, wires.ids.len());
         let mut plan = Plan {
             rows: RowFlow::of(&graph),
+            backends: backends.iter().map(|b| b.name().to_owned()).collect(),
             graph,
             regions,
             wires: wires.ids,
             outputs,
+            fallbacks,
+            copies,
             weights,
             limits,
         };

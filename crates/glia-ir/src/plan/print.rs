@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use glia_core::{Instr, Segment, StateKind, StateSpec, ValueDef, ValueId, ValueKind};
+use glia_core::{Instr, Segment, Sizes, StateKind, StateSpec, ValueDef, ValueId, ValueKind};
 
 use super::lifetime::{Lifetime, lifetimes};
-use super::{Plan, Region};
+use super::{BorderCopy, Plan, Region};
 
 const INTRO: &str = "\
 A model is a graph of nodes, one operation each. This is how a step, the work on some tokens, runs through it: which
@@ -23,7 +23,8 @@ how to read the schedule
   view of %x   the bytes of %x under another shape: nothing is copied
   state s0     kept between steps, such as the KV cache; stored in the dtypes of its own line
   on the heap  a size known only when the step runs
-  returned     an output of the graph
+  returned     an output of the graph, or a value that a later schedule reads
+  copy %x      brought to another memory before the schedule begins, once per step
 ";
 
 impl fmt::Display for Plan {
@@ -41,14 +42,7 @@ impl fmt::Display for Plan {
         for (i, region) in self.regions.iter().enumerate() {
             self.region_line(f, i, region)?;
         }
-        let n_borders = self.regions.iter().zip(self.regions.iter().skip(1)).count();
-        if n_borders > 0 {
-            let crossing = self.regions.iter().skip(1).flat_map(|r| &r.imports);
-            let copied = crossing
-                .filter(|&&w| self.graph.producer(self.wires[w]).is_some())
-                .count();
-            writeln!(f, "  {} cross {}", count(copied, "value"), count(n_borders, "border"))?;
-        }
+        self.fallbacks_and_borders(f)?;
         writeln!(f, "\nlong runs and many sequences")?;
         match self.rows.why_not_split() {
             None => writeln!(
@@ -89,6 +83,67 @@ impl Plan {
             writeln!(f, "  {what:<30} {:>14}{note}", bytes(n))?;
         }
         Ok(())
+    }
+
+    /// What does not run on the first backend, and what crosses borders.
+    fn fallbacks_and_borders(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (n, all) = (self.fallbacks.len(), count(self.graph.nodes.len(), "node"));
+        let first = self.backends.first().map_or("", String::as_str);
+        if n > 0 {
+            let do_not = if n == 1 { "does not" } else { "do not" };
+            writeln!(f, "  {n} of {all} {do_not} run on {first} itself")?;
+            self.fallback_lines()
+                .into_iter()
+                .try_for_each(|line| writeln!(f, "    {line}"))?;
+        } else if self.backends.len() > 1 {
+            writeln!(f, "  all {all} run on {first}")?;
+        }
+        if self.regions.len() < 2 {
+            return Ok(());
+        }
+        let n_borders = count(self.regions.len() - 1, "border");
+        if self.copies.is_empty() {
+            return writeln!(f, "  nothing is copied at {n_borders}: the regions share a memory");
+        }
+        let size = |sizes: &Sizes| {
+            let bytes = |copy| self.copy_bytes(copy, sizes);
+            self.copies
+                .iter()
+                .try_fold(0usize, |n, copy| n.checked_add(bytes(copy)?))
+        };
+        let (one, largest) = (self.limits.one_token(), self.limits.largest());
+        let said = |n: Option<usize>| n.map_or("too many bytes".to_owned(), bytes);
+        let copies = self.copies.len();
+        writeln!(
+            f,
+            "  {} at {n_borders}: {} in a step of 1 token, {} in a step of {}",
+            if copies == 1 {
+                "1 copy".to_owned()
+            } else {
+                format!("{copies} copies")
+            },
+            said(size(&one)),
+            said(size(&largest)),
+            count(largest.t, "token")
+        )
+    }
+
+    fn copy_line(&self, f: &mut fmt::Formatter<'_>, copy: &BorderCopy) -> fmt::Result {
+        let value = self.graph.value(self.wires[copy.wire]);
+        let place = |backend: Option<usize>| match backend {
+            Some(backend) => format!("the memory of {}", self.backends[backend]),
+            None => "main memory".to_owned(),
+        };
+        let size = self.copy_bytes(copy, &self.limits.one_token());
+        writeln!(
+            f,
+            "  copy %{} {} from {} to {}: {} in a step of 1 token",
+            value.name,
+            value.ty,
+            place(copy.from),
+            place(copy.to),
+            size.map_or("too many bytes".to_owned(), bytes)
+        )
     }
 
     /// The types in which a state keeps its parts; KV rows have the dtypes of the limits.
@@ -135,6 +190,8 @@ impl Plan {
     fn schedule(&self, f: &mut fmt::Formatter<'_>, i: usize, region: &Region) -> fmt::Result {
         let segment = &region.segment;
         writeln!(f, "\nschedule {} on {}", i + 1, region.backend_name)?;
+        let copies = self.copies.iter().filter(|copy| copy.before == i);
+        copies.into_iter().try_for_each(|copy| self.copy_line(f, copy))?;
         for &id in &segment.inputs {
             let def = segment.value(id);
             writeln!(f, "  input %{} {}", def.name, def.ty)?;

@@ -1,71 +1,44 @@
-//! A small naive backend, wrappers of it that misbehave on demand, and a tiny causal model to run on them.
+//! A small naive backend, recorded so that it can misbehave on demand, and a tiny causal model to run on it.
 
 #![allow(dead_code)] // Each test program uses a part.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use glia_core::testing::{Call, Fault, RecordingBackend};
 use glia_core::{Backend, BackendError, Binary, DType, Dim, MemorySpace, Op, Sdpa, Tensor, Unary, ValueType};
 use glia_ir::{ExecConfig, Graph, GraphBuilder, GraphExecutor};
 
-/// How a [`Toy`] misbehaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    Fails,
-    NoOutput,
-    TwoOutputs,
-    WrongShape,
-    WrongDType,
-    NaN,
-    Panics,
-}
-
-pub const FAULTS: [Fault; 6] = [
-    Fault::Fails,
-    Fault::NoOutput,
-    Fault::TwoOutputs,
-    Fault::WrongShape,
-    Fault::WrongDType,
-    Fault::NaN,
-];
-
-/// Runs a few ops on F32, counts calls, and misbehaves on the call that it is told.
-#[derive(Default)]
+/// Runs a few ops on F32.
+#[derive(Clone, Copy, Default)]
 pub struct Toy {
     pub name: &'static str,
     /// Kinds that it runs; all that it knows when empty.
     pub only: &'static [&'static str],
     pub space: u64,
-    pub calls: AtomicUsize,
-    /// Call number at which the fault strikes; zero is never.
-    pub fault_at: AtomicUsize,
-    pub fault: std::sync::Mutex<Option<Fault>>,
-    /// Called before every op.
-    pub before: std::sync::Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 impl Toy {
-    pub fn new() -> Arc<Toy> {
-        Arc::new(Toy {
-            name: "toy",
-            ..Toy::default()
-        })
+    /// Records its calls and misbehaves when told.
+    pub fn recorded(self) -> Arc<RecordingBackend> {
+        Arc::new(RecordingBackend::new(Arc::new(self)))
     }
+}
 
-    /// Misbehaves at the `n`-th call from now.
-    pub fn arm(&self, n: usize, fault: Fault) {
-        *self.fault.lock().unwrap() = Some(fault);
-        self.fault_at.store(self.calls.load(SeqCst) + n, SeqCst);
-    }
+/// The toy that runs all it knows in main memory.
+pub fn toy() -> Arc<RecordingBackend> {
+    let name = "toy";
+    Toy { name, ..Toy::default() }.recorded()
+}
 
-    pub fn disarm(&self) {
-        self.fault_at.store(0, SeqCst);
-    }
+/// Ops that a recorded backend has run.
+pub fn n_executed(backend: &RecordingBackend) -> usize {
+    backend.journal().count(Call::Execute)
+}
 
-    pub fn n_calls(&self) -> usize {
-        self.calls.load(SeqCst)
-    }
+/// The `n`-th op from now on goes wrong.
+pub fn arm(backend: &RecordingBackend, n: usize, fault: Fault) {
+    backend.arm(Call::Execute, n, fault);
 }
 
 const KNOWN: [&str; 6] = ["matmul", "add", "silu", "sdpa", "mean", "scale"];
@@ -80,13 +53,9 @@ impl Backend for Toy {
     }
 
     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        if let Some(before) = &mut *self.before.lock().unwrap() {
-            before();
-        }
-        let call = self.calls.fetch_add(1, SeqCst) + 1;
         let host: Vec<Tensor> = inputs.iter().map(|t| self.download(t)).collect::<Result<_, _>>()?;
         let inputs: Vec<&Tensor> = host.iter().collect();
-        let good = match op {
+        let output = match op {
             Op::MatMul => matmul(inputs[0], inputs[1]),
             Op::Binary(Binary::Add) => zip(inputs[0], inputs[1], |a, b| a + b),
             Op::Unary(Unary::Silu) => zip(inputs[0], inputs[0], |a, _| a / (1.0 + (-a).exp())),
@@ -100,24 +69,7 @@ impl Backend for Toy {
                 });
             }
         };
-        let mut outputs = vec![good];
-        if call == self.fault_at.load(SeqCst) {
-            let fault = *self.fault.lock().unwrap();
-            match fault.unwrap() {
-                Fault::Fails => {
-                    return Err(BackendError::DeviceLost {
-                        reason: "told to".into(),
-                    });
-                }
-                Fault::NoOutput => outputs.clear(),
-                Fault::TwoOutputs => outputs.push(outputs[0].clone()),
-                Fault::WrongShape => outputs[0] = Tensor::zeros(DType::F32, [1, 1, 7]).unwrap(),
-                Fault::WrongDType => outputs[0] = Tensor::zeros(DType::I32, *outputs[0].shape()).unwrap(),
-                Fault::NaN => outputs[0].as_f32_mut().unwrap().fill(f32::NAN),
-                Fault::Panics => panic!("told to"),
-            }
-        }
-        outputs.iter().map(|t| self.upload(t)).collect()
+        Ok(vec![self.upload(&output)?])
     }
 
     fn space(&self) -> MemorySpace {
@@ -287,7 +239,7 @@ pub fn prepare(graph: Graph, backends: Vec<Arc<dyn Backend>>, config: ExecConfig
 }
 
 /// The tiny model on a backend.
-pub fn executor(toy: &Arc<Toy>, config: ExecConfig) -> GraphExecutor {
+pub fn executor(toy: &Arc<RecordingBackend>, config: ExecConfig) -> GraphExecutor {
     prepare(model(2, true), vec![toy.clone()], config)
 }
 

@@ -109,7 +109,7 @@ fn blocks(cx: &NodeCx<'_>, shape: &[usize], indices: usize, batch: usize) -> R<(
         return broken("indices without a dimension");
     };
     let steps = strides(shape);
-    let n_tuples = if depth == 0 { 1 } else { at.data.len() / depth };
+    let n_tuples = at.data.len().checked_div(depth).unwrap_or(1);
     let per_batch = n_tuples / at.shape[..batch].iter().product::<usize>().max(1);
     let start = |tuple: usize| {
         let mut position = 0;
