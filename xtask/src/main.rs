@@ -6,6 +6,7 @@ mod check;
 mod goldens;
 mod house;
 mod models;
+mod new_backend;
 mod sh;
 mod test;
 
@@ -40,6 +41,8 @@ enum Command {
     Models(models::Args),
     /// Run the golden cases of a folder
     Goldens(goldens::Args),
+    /// Write a crate with a new backend, outside the workspace
+    NewBackend(new_backend::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Spin => bench::spin(),
         Command::Models(args) => models::run(&args),
         Command::Goldens(args) => goldens::run(&args),
+        Command::NewBackend(args) => new_backend::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
