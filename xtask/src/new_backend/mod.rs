@@ -22,13 +22,17 @@ pub struct Args {
 }
 
 /// Path in the new crate, and text with placeholders.
-const TEMPLATE: [(&str, &str); 7] = [
+const TEMPLATE: [(&str, &str); 8] = [
     ("Cargo.toml", include_str!("../../template-backend/Cargo.toml.in")),
     (".gitignore", include_str!("../../template-backend/gitignore")),
     ("README.md", include_str!("../../template-backend/README.md.in")),
     ("src/lib.rs", include_str!("../../template-backend/src/lib.rs")),
     ("src/add.rs", include_str!("../../template-backend/src/add.rs")),
     ("src/matmul.rs", include_str!("../../template-backend/src/matmul.rs")),
+    (
+        "examples/conformance.rs",
+        include_str!("../../template-backend/examples/conformance.rs"),
+    ),
     (
         "tests/conformance.rs",
         include_str!("../../template-backend/tests/conformance.rs"),
@@ -101,6 +105,7 @@ fn next_steps(name: &Name, folder: &Path) -> String {
   cd {folder}
   cargo test                     the conformance suite, one test per case
   cargo test matmul              the cases of one op
+  cargo run --example conformance    what it supports, as a table
 
 Next: name another op in `supports` of src/lib.rs, compute it in `execute`, run its cases.
 The guide, level by level: {}",

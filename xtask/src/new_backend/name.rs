@@ -126,7 +126,8 @@ impl Name {
 
     /// A template with the names in place of the words in `__`.
     pub fn fill(&self, text: &str, root: &Path) -> String {
-        let core = slashed(&root.join("crates").join("glia-core"));
+        // Inside a TOML string.
+        let core = slashed(&root.join("crates").join("glia-core")).replace('"', "\\\"");
         let mut text = text.to_owned();
         for (word, value) in [
             ("__crate__", self.package.as_str()),
