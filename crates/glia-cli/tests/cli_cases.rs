@@ -215,6 +215,9 @@ fn timings_say_where_the_time_went() {
     assert_eq!(names, expected, "{table}");
     assert!(table.contains("2 tokens,"), "{table}");
     assert!(!out(output).is_empty());
+    // No token, no step, no rate.
+    let table = text(&run(&["-p", "To be", "-n", "0", "--timings"], b"").stderr);
+    assert!(table.contains("prompt") && !table.contains("tok/s"), "{table}");
 }
 
 #[test]

@@ -211,7 +211,26 @@ fn what_cannot_be_measured_or_written_is_refused_at_once() {
         refused(&[flag, missing], 1, &[missing]);
         refused(&[flag, folder.to_str().unwrap()], 1, &[folder.to_str().unwrap()]);
     }
-    // What a file holds is kept when nothing comes of it.
+    // However it is spelled, and whether or not it is there.
+    let (one, same) = (folder.join("one"), folder.join(".").join("one"));
+    let (one, same) = (one.to_str().unwrap(), same.to_str().unwrap());
+    refused(&["--trace", one, "--html", same], 2, &["--trace", "--html"]);
+    // A model is not overwritten, the profiled one least of all.
+    let model = folder.join("model.gguf");
+    std::fs::copy(demo_file(), &model).unwrap();
+    let other = folder.join("other");
+    std::fs::copy(demo_file(), &other).unwrap();
+    for path in [&model, &other, &folder.join(".").join("model.gguf")] {
+        let path = path.to_str().unwrap();
+        let args = ["profile", model.to_str().unwrap(), "--html", path];
+        fails(glia(&args, b""), 2, &["--html", path, "model"]);
+        assert_eq!(std::fs::read(path).unwrap(), std::fs::read(demo_file()).unwrap());
+    }
+    // Nothing is left behind, and what a file holds is kept, when nothing comes of it.
+    let fresh = folder.join("fresh");
+    let args = ["profile", "no-such.gguf", "--trace", fresh.to_str().unwrap()];
+    fails(glia(&args, b""), 1, &["no-such.gguf"]);
+    assert!(!fresh.exists());
     let kept = folder.join("kept");
     std::fs::write(&kept, "before").unwrap();
     let args = ["profile", "no-such.gguf", "--html", kept.to_str().unwrap()];

@@ -120,6 +120,9 @@ fn bench_needs_something_to_measure() {
         "99999999",
     ];
     fails(glia(&args, b""), 1, &["--batch-prompt with --decode"]);
+    // Each sequence may fit, all of them do not.
+    let args = ["bench", "demo", "--batch", "1024", "--batch-prompt", "900000"];
+    fails(glia(&args, b""), 1, &["KV cache", "all sequences of --batch"]);
 }
 
 #[test]

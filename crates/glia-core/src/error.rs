@@ -19,7 +19,7 @@ pub enum BackendError {
     WrongArity { op: String, expected: String, got: usize },
     #[error("{op} returned {got} outputs instead of {expected}")]
     WrongOutputs { op: String, expected: usize, got: usize },
-    #[error("out of memory: {what} needs {needed_bytes} bytes, the limit is {limit_bytes}")]
+    #[error("out of memory: {what} needs {needed_bytes} bytes, {}", limit(.limit_bytes))]
     OutOfMemory {
         what: String,
         needed_bytes: usize,
@@ -49,6 +49,14 @@ pub enum BackendError {
     },
     #[error("{0}")]
     Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+/// What stands in the way of memory: no limit at all is what an address space holds.
+fn limit(limit_bytes: &usize) -> String {
+    match *limit_bytes >= isize::MAX as usize {
+        true => "which the system does not give: free memory, raise the limit on this process, or use less".to_owned(),
+        false => format!("the limit is {limit_bytes}"),
+    }
 }
 
 impl BackendError {

@@ -47,6 +47,13 @@ impl ByteSource for Vec<u8> {
     }
 }
 
+/// Guard bytes before and behind the bytes of owned memory, which the conformance suite looks at: a kernel that writes
+/// past either end of its output changes them.
+const GUARD_BYTES: usize = if cfg!(feature = "conformance") { ALIGN_BYTES } else { 0 };
+
+/// What guard bytes hold.
+const GUARD: u8 = 0xa7;
+
 /// Owned bytes that begin at a multiple of [`ALIGN_BYTES`].
 pub(crate) struct AlignedBytes {
     words: Vec<u128>,
@@ -56,10 +63,29 @@ pub(crate) struct AlignedBytes {
 
 impl AlignedBytes {
     pub(crate) fn zeroed(len: usize) -> AlignedBytes {
-        let words = vec![0u128; len.div_ceil(16) + ALIGN_BYTES / 16 - 1];
-        let start = words.as_ptr().align_offset(ALIGN_BYTES) * 16;
-        debug_assert!(start + len <= words.len() * 16);
-        AlignedBytes { words, start, len }
+        let words = vec![0u128; len.div_ceil(16) + (ALIGN_BYTES + 2 * GUARD_BYTES) / 16 - 1];
+        let start = words.as_ptr().align_offset(ALIGN_BYTES) * 16 + GUARD_BYTES;
+        debug_assert!(start + len + GUARD_BYTES <= words.len() * 16);
+        let mut made = AlignedBytes { words, start, len };
+        made.all_mut()[start - GUARD_BYTES..start].fill(GUARD);
+        made.all_mut()[start + len..start + len + GUARD_BYTES].fill(GUARD);
+        made
+    }
+
+    fn all_mut(&mut self) -> &mut [u8] {
+        bytemuck::cast_slice_mut::<u128, u8>(&mut self.words)
+    }
+
+    /// The first guard byte that somebody wrote to, counted from the start of the bytes; negative before it.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn overrun(&self) -> Option<isize> {
+        let all = bytemuck::cast_slice::<u128, u8>(&self.words);
+        let guards =
+            (self.start - GUARD_BYTES..self.start).chain(self.start + self.len..self.start + self.len + GUARD_BYTES);
+        guards
+            .into_iter()
+            .find(|&i| all[i] != GUARD)
+            .map(|i| i as isize - self.start as isize)
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
@@ -67,7 +93,8 @@ impl AlignedBytes {
     }
 
     pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut::<u128, u8>(&mut self.words)[self.start..self.start + self.len]
+        let range = self.start..self.start + self.len;
+        &mut self.all_mut()[range]
     }
 }
 

@@ -245,6 +245,20 @@ impl Tensor {
         Ok(&all[self.offset..self.offset + self.len])
     }
 
+    /// What a kernel wrote outside the bytes of this tensor, if its memory is owned and something did.
+    #[cfg(feature = "conformance")]
+    pub(crate) fn overrun(&self) -> Option<String> {
+        let Storage::Owned(bytes) = &self.storage else {
+            return None;
+        };
+        let at = bytes.overrun()?;
+        let n = self.len as isize;
+        Some(match at < 0 {
+            true => format!("{} bytes before its start", -at),
+            false => format!("byte {} past its end", at - n),
+        })
+    }
+
     /// The raw bytes to write to; copies them first when others share them.
     ///
     /// # Errors

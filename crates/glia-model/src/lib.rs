@@ -26,6 +26,7 @@
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+mod cgroup;
 pub mod config;
 pub mod family;
 pub mod generate;

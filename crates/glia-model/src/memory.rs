@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::cgroup;
 use crate::model::ModelError;
 
 /// What a model takes, as a function of its context.
@@ -78,10 +79,10 @@ pub(crate) fn explain(error: io::Error, needed_bytes: u64) -> io::Error {
 pub(crate) const MORE_ROOM: &str = "free memory, raise the limit on this process (ulimit -v, the container's), or use a \
 smaller or more strongly quantised model";
 
-/// Bytes that are free to this process: the least of the system's available memory, the cgroup's limit and the limit on
+/// Bytes that are free to this process: the least of the system's available memory, the limits of control groups and the limit on
 /// address space. `None` where the system does not say.
 pub(crate) fn available_bytes() -> Option<u64> {
-    let limits = [meminfo(), cgroup(), address_space()];
+    let limits = [meminfo(), cgroup::available_bytes(), address_space()];
     limits.into_iter().flatten().min()
 }
 
@@ -92,17 +93,6 @@ fn kib_field(text: &str, name: &str) -> Option<u64> {
 
 fn meminfo() -> Option<u64> {
     kib_field(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable:")
-}
-
-fn cgroup() -> Option<u64> {
-    let read = |name: &str| {
-        std::fs::read_to_string(format!("/sys/fs/cgroup/{name}"))
-            .ok()?
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
-    Some(read("memory.max")?.saturating_sub(read("memory.current").unwrap_or(0)))
 }
 
 fn address_space() -> Option<u64> {

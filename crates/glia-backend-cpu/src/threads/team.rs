@@ -29,6 +29,12 @@ pub(crate) struct Team {
     turn: Mutex<()>,
 }
 
+/// What the system says of it is only that something is short.
+fn no_threads(n: usize, error: &rayon::ThreadPoolBuildError) -> BackendError {
+    let cure = "use fewer, or raise the limits on this process (ulimit -u, ulimit -v, the container's)";
+    BackendError::Other(format!("the system does not start {n} threads: {error}; {cure}").into())
+}
+
 impl Team {
     /// A team of `n_threads`.
     ///
@@ -43,7 +49,7 @@ impl Team {
             n => {
                 let builder = rayon::ThreadPoolBuilder::new().num_threads(n - 1);
                 let builder = builder.thread_name(|i| format!("glia-cpu-{}", i + 1));
-                let pool = builder.build().map_err(|e| BackendError::Other(Box::new(e)))?;
+                let pool = builder.build().map_err(|e| no_threads(n, &e))?;
                 let desk = Arc::new(Desk::new(may_spin));
                 let theirs = desk.clone();
                 pool.spawn_broadcast(move |cx| theirs.serve(cx.index() + 1));

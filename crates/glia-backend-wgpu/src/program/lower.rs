@@ -31,7 +31,7 @@ pub(crate) struct Lower<'a> {
     pub bufs: Vec<BufDef>,
     pub dispatches: Vec<Dispatch>,
     pub limits: Vec<IndexLimit>,
-    /// Whether some kernel reads the past as one dense tensor, which several sequences do not have.
+    /// Whether some kernel mixes rows, or reads the past as one tensor: sequences then run one after the other.
     pub one_sequence: bool,
     /// The instructions that are lowered now.
     pub instrs: Arc<[usize]>,

@@ -1,5 +1,6 @@
 //! Programs: a segment lowered to dispatches over device buffers, and the state that steps change.
 
+mod apart;
 mod compiled;
 mod fuse;
 mod input;

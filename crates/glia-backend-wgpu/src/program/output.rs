@@ -38,7 +38,9 @@ impl DeviceTensor {
     /// The handle within a tensor, if it is one of this device.
     pub fn of<'a>(gpu: &Gpu, tensor: &'a Tensor) -> Option<&'a DeviceTensor> {
         let handle = tensor.device_handle()?.downcast_ref::<DeviceTensor>()?;
-        std::ptr::eq(Arc::as_ptr(&handle.gpu), gpu).then_some(handle)
+        // A tensor that claims more than its buffer holds is as one of another device.
+        let whole = handle.data.size() >= tensor.size_bytes() as u64;
+        (whole && std::ptr::eq(Arc::as_ptr(&handle.gpu), gpu)).then_some(handle)
     }
 }
 

@@ -207,11 +207,7 @@ impl Bound {
                 }
                 BufDef::Kv { state, part } => {
                     let bytes = block_bytes(*state, *part);
-                    let kv = target()?.buffer();
-                    for c in copies {
-                        let (from, to) = (u64::from(c.from) * bytes, u64::from(c.to) * bytes);
-                        encoder.copy_buffer_to_buffer(kv, from, kv, to, bytes);
-                    }
+                    self.copy_blocks(program, &mut encoder, target()?, copies, bytes)?;
                 }
                 _ => {}
             }
@@ -219,6 +215,27 @@ impl Bound {
         let pieces = self.pieces(program, step, info);
         let offsets = self.write_params(program, &pieces)?;
         self.record(program, step, encoder, &pieces, &offsets, info)
+    }
+
+    /// Copies blocks of a cache, by way of another buffer: none may be copied onto itself.
+    fn copy_blocks(
+        &self,
+        program: &Compiled,
+        encoder: &mut wgpu::CommandEncoder,
+        cache: &Pooled,
+        copies: &[BlockCopy],
+        bytes: u64,
+    ) -> Result<(), BackendError> {
+        if copies.is_empty() {
+            return Ok(());
+        }
+        let between = program.gpu.buffer("blocks", Use::Storage, bytes)?;
+        let (cache, between) = (cache.buffer(), between.buffer());
+        for c in copies {
+            encoder.copy_buffer_to_buffer(cache, u64::from(c.from) * bytes, between, 0, bytes);
+            encoder.copy_buffer_to_buffer(between, 0, cache, u64::from(c.to) * bytes, bytes);
+        }
+        Ok(())
     }
 
     /// The dispatches of this step, those too large for one submission cut into several.
@@ -267,7 +284,8 @@ impl Bound {
             return Ok(Vec::new());
         }
         let stride = (4 * MAX_WORDS as u64).next_multiple_of(gpu.caps.uniform_align);
-        let bytes = stride * pieces.len() as u64;
+        // Room for every dispatch of the program: which of them have work changes from step to step.
+        let bytes = stride * pieces.len().max(program.dispatches.len()) as u64;
         if self.params.as_ref().is_none_or(|(buffer, _)| buffer.size() < bytes) {
             self.params = None;
             let buffer = gpu.buffer("params", Use::Uniform, bytes)?;
@@ -288,6 +306,7 @@ impl Bound {
             gpu.count_work(0, 1);
             self.params = Some((buffer, group));
         }
+        let bytes = stride * pieces.len() as u64;
         let mut all = vec![0u8; usize::try_from(bytes).unwrap_or(0)];
         let mut offsets = Vec::with_capacity(pieces.len());
         for (piece, slot) in pieces.iter().zip(all.chunks_exact_mut(stride as usize)) {

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use glia_core::{BackendError, ProgramState, SeqId, StateDef, StateId, StateOptions, Step, Tensor, check_rows};
+use glia_core::{BackendError, ProgramState, SeqId, Sizes, StateDef, StateId, StateOptions, Step, Tensor, check_rows};
 
+use super::apart;
 use super::compiled::Compiled;
 use super::run::Bound;
-use super::seqs::{BLOCK_TOKENS, Seqs};
+use super::seqs::{BLOCK_TOKENS, BlockCopy, Seqs};
 use super::step::{self, StepInfo, TableHeader};
-use crate::gpu::NAME;
 use crate::ops::cache::row_bytes;
 
 /// Blocks that memory is first taken for; it doubles from there.
@@ -85,27 +85,48 @@ impl State {
         let program = self.program.clone();
         let sizes = step.check_inputs(&program.segment)?;
         step::check_sizes(&program.segment, &sizes)?;
-        if program.one_sequence && step.rows.len() > 1 {
-            return Err(BackendError::InvalidInput {
-                op: NAME.to_owned(),
-                reason: "this program reads the past as one tensor: run one sequence at a time".to_owned(),
-            });
-        }
         let copies = self.seqs.begin(step.rows)?;
         self.check_limit()?;
         self.grow_cache()?;
+        if !program.one_sequence || step.rows.len() == 1 {
+            return self.run_rows(step, sizes, &copies);
+        }
+        let mut of_parts = Vec::with_capacity(step.rows.len());
+        for (i, part) in apart::parts(&program.gpu, &program.segment, step)?.iter().enumerate() {
+            let mut alone = Step::new(&part.rows, &part.inputs, &part.wanted);
+            alone.cancel = step.cancel;
+            alone.profile = step.profile;
+            alone.wanted_outputs = step.wanted_outputs;
+            let sizes = alone.check_inputs(&program.segment)?;
+            of_parts.push(self.run_rows(&alone, sizes, if i == 0 { &copies } else { &[] })?);
+        }
+        let mut outputs = Vec::with_capacity(program.segment.outputs.len());
+        for (i, &id) in program.segment.outputs.iter().enumerate() {
+            let pieces: Vec<Tensor> = of_parts.iter().map(|part| part[i].clone()).collect();
+            outputs.push(if step.wants(i) {
+                apart::join(&program.gpu, &program.segment, id, &pieces)?
+            } else {
+                pieces[0].clone()
+            });
+        }
+        Ok(outputs)
+    }
+
+    /// Runs rows whose blocks are there.
+    fn run_rows(&mut self, step: &Step<'_>, sizes: Sizes, copies: &[BlockCopy]) -> Result<Vec<Tensor>, BackendError> {
+        let program = self.program.clone();
         let info = StepInfo {
             sizes,
             rows: step.rows,
             table: TableHeader::of(step.rows, &self.seqs),
         };
         let table = step::table_words(step.rows, &self.seqs, &info.table);
-        let copy_bytes = |state: StateId, part: usize| {
+        let block_bytes = |state: StateId, part: usize| {
             let ty = &program.segment.states[state.index()].spec.parts[part];
             let n_elems = ty.as_fixed().and_then(|s| s.checked_elems()).unwrap_or(0);
             (row_bytes(program.kv_dtype(part), n_elems) * BLOCK_TOKENS) as u64
         };
-        self.bound.run(&program, step, &info, &table, &copies, &copy_bytes)
+        self.bound.run(&program, step, &info, &table, copies, &block_bytes)
     }
 }
 

@@ -31,15 +31,26 @@ fn main(
     top[{{I}}] = LOWEST;
     sum[{{I}}] = 0.0;
 #for C NK
-#for H TWO
-    queries[({{I}} * NK + {{C}}) * 2u + {{H}}] = query4(place{{I}}, 8u * {{C}} + 4u * {{H}});
-#endfor
+    queries[({{I}} * NK + {{C}}) * 2u] = vec4<f32>();
+    queries[({{I}} * NK + {{C}}) * 2u + 1u] = vec4<f32>();
 #endfor
 #for C NV
     acc[({{I}} * NV + {{C}}) * 2u] = vec4<f32>();
     acc[({{I}} * NV + {{C}}) * 2u + 1u] = vec4<f32>();
 #endfor
 #endfor
+    // Such devices make a loop of its own of each load and store, and compile in the square of their number: these
+    // are few, in a loop whose end the compiler does not know, and registers are chosen by comparison.
+    for (var n = 0u; n < p(15u); n++) {
+#for I QUERIES
+        let given{{I}} = query4(place{{I}}, 4u * n);
+#for C NK
+        queries[({{I}} * NK + {{C}}) * 2u] = select(queries[({{I}} * NK + {{C}}) * 2u], given{{I}}, n == 2u * {{C}});
+        queries[({{I}} * NK + {{C}}) * 2u + 1u] =
+            select(queries[({{I}} * NK + {{C}}) * 2u + 1u], given{{I}}, n == 2u * {{C}} + 1u);
+#endfor
+#endfor
+    }
     for (var j = first; j < end; j++) {
         let row = row_of_key(tile, j);
         let key = row * row_words(GROUPS * D);
@@ -71,32 +82,39 @@ fn main(
 #endfor
 #endfor
     }
+    let n_splits = p(1u);
 #for I QUERIES
-    if tile.first + {{I}} < tile.n_queries {
-        if p(1u) > 1u {
-            let stats = stats_at(place{{I}}, split);
-            parts[stats] = top[{{I}}];
-            parts[stats + 1u] = sum[{{I}}];
-            let at = part_at(place{{I}}, split);
-#for C NV
-#for L FOUR
-            parts[at + 8u * {{C}} + {{L}}] = acc[({{I}} * NV + {{C}}) * 2u][{{L}}];
-            parts[at + 8u * {{C}} + 4u + {{L}}] = acc[({{I}} * NV + {{C}}) * 2u + 1u][{{L}}];
-#endfor
-#endfor
-        } else {
-            let factor = last_factor(place{{I}}, top[{{I}}], sum[{{I}}]);
-#for C NV
-#for L FOUR
-            if 8u * {{C}} + {{L}} < DV {
-                y[place{{I}} * DV + 8u * {{C}} + {{L}}] = acc[({{I}} * NV + {{C}}) * 2u][{{L}}] * factor;
-            }
-            if 8u * {{C}} + 4u + {{L}} < DV {
-                y[place{{I}} * DV + 8u * {{C}} + 4u + {{L}}] = acc[({{I}} * NV + {{C}}) * 2u + 1u][{{L}}] * factor;
-            }
-#endfor
-#endfor
-        }
+    let is_there{{I}} = tile.first + {{I}} < tile.n_queries;
+    let factor{{I}} = select(last_factor(place{{I}}, top[{{I}}], sum[{{I}}]), 1.0, n_splits > 1u);
+    if is_there{{I}} && n_splits > 1u {
+        let stats = stats_at(place{{I}}, split);
+        parts[stats] = top[{{I}}];
+        parts[stats + 1u] = sum[{{I}}];
     }
 #endfor
+    for (var n = 0u; n < p(16u); n++) {
+#for I QUERIES
+        var made{{I}} = vec4<f32>();
+#for C NV
+        made{{I}} = select(made{{I}}, acc[({{I}} * NV + {{C}}) * 2u], n == 2u * {{C}});
+        made{{I}} = select(made{{I}}, acc[({{I}} * NV + {{C}}) * 2u + 1u], n == 2u * {{C}} + 1u);
+#endfor
+        made{{I}} *= factor{{I}};
+        if is_there{{I}} {
+            if n_splits > 1u {
+                let at = part_at(place{{I}}, split) + 4u * n;
+#for L FOUR
+                parts[at + {{L}}] = made{{I}}[{{L}}];
+#endfor
+            } else {
+                let at = place{{I}} * DV + 4u * n;
+#for L FOUR
+                if 4u * n + {{L}} < DV {
+                    y[at + {{L}}] = made{{I}}[{{L}}];
+                }
+#endfor
+            }
+        }
+#endfor
+    }
 }

@@ -6,7 +6,8 @@
 //
 // Constants: 0 tiles, 1 splits, 2 keys of a split, 3 first split, 4 scale, 5 window (0: none), 6 soft cap (0: none),
 // 7 keys of dense K, 8 whether the mask has a plane per head, 9 where positions begin in the table, 10 sequences,
-// 11 where they begin in the table, 12 where blocks begin, 13 rows, 14 tiles of every sequence (0: they differ).
+// 11 where they begin in the table, 12 where blocks begin, 13 rows, 14 tiles of every sequence (0: they differ),
+// 15 and 16 fours of elements of a key and of a value.
 @group(0) @binding(0) var<storage, read> q: array<f32>;
 #if K_WIDE
 @group(0) @binding(1) var<storage, read> keys: array<vec4<u32>>;

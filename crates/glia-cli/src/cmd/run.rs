@@ -60,7 +60,10 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
     let feeding = Instant::now();
     for event in model.generate_ids(&ids, params)? {
         let event = event?;
-        times.first.get_or_insert_with(|| (feeding.elapsed(), start.elapsed()));
+        // Without room for a token there is no step.
+        if args.max_tokens != 0 {
+            times.first.get_or_insert_with(|| (feeding.elapsed(), start.elapsed()));
+        }
         match event {
             Event::Token { id, text, .. } => {
                 generated.push(id);

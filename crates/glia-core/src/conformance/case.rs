@@ -4,7 +4,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use super::op::OpCase;
+use super::op::{OpCase, Timing};
 use crate::{Backend, BackendError, DType};
 
 /// What came of a case.
@@ -82,12 +82,25 @@ pub(super) struct Case {
     pub name: String,
     /// Where it counts in the support table.
     pub covers: Option<(&'static str, DType)>,
+    /// Only in runs that measure speed.
+    pub speed_only: bool,
     pub body: Body,
 }
 
 impl Case {
     pub fn full_name(&self) -> String {
         format!("{}/{}", self.group, self.name)
+    }
+
+    /// How fast it is, for a case of one op that the backend supports.
+    pub fn time(&self, backend: &Arc<dyn Backend>) -> Option<Timing> {
+        let Body::Op(case) = &self.body else { return None };
+        let cx = Cx {
+            backend: backend.clone(),
+            name: self.full_name(),
+        };
+        let prepared = case.prepare(&cx.name).ok().filter(|p| p.is_timed(&cx))?;
+        prepared.time(&cx).ok()
     }
 
     pub fn run(&self, backend: &Arc<dyn Backend>) -> Outcome {
@@ -123,6 +136,7 @@ impl List {
             group,
             name: name.into(),
             covers: None,
+            speed_only: false,
             body: Body::Check(Box::new(check)),
         });
     }

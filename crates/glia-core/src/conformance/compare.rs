@@ -29,6 +29,56 @@ pub(super) fn values(tensor: &Tensor) -> Result<Vec<f64>, String> {
     })
 }
 
+/// Whether an element is near enough to what it should be.
+fn near(a: f64, b: f64, limit: &Limit, peak: f64) -> bool {
+    if a.is_nan() || b.is_nan() {
+        a.is_nan() && b.is_nan()
+    } else if a.is_infinite() || b.is_infinite() {
+        a == b
+    } else {
+        (a - b).abs() <= limit.element.allowed(b, peak)
+    }
+}
+
+/// The largest finite element, or the typical size of one.
+fn peak(values: &[f64], limit: &Limit) -> f64 {
+    values
+        .iter()
+        .filter(|v| v.is_finite())
+        .fold(limit.typical, |m, v| m.max(v.abs()))
+}
+
+/// Whether a known wrong answer explains `got`: `Some(true)` when `got` is `wrong` wherever it is not `want`,
+/// `Some(false)` when `got` is right, `None` when the wrong answer explains nothing.
+pub(super) fn explains(got: &Tensor, want: &Tensor, wrong: &Tensor, limit: &Limit) -> Option<bool> {
+    if compare(got, want, limit).is_ok() {
+        return Some(false);
+    }
+    if compare(wrong, want, limit).is_ok() {
+        return None;
+    }
+    if compare(got, wrong, limit).is_ok() {
+        return Some(true);
+    }
+    let kind = |t: &Tensor| (t.dtype(), *t.shape());
+    if kind(got) != kind(want) || kind(got) != kind(wrong) {
+        return None;
+    }
+    let [a, b, c] = [values(got).ok()?, values(want).ok()?, values(wrong).ok()?];
+    let (of_want, of_wrong) = (peak(&b, limit), peak(&c, limit));
+    let mut n_explained = 0usize;
+    for i in 0..a.len() {
+        if near(a[i], b[i], limit, of_want) {
+            continue;
+        }
+        if !near(a[i], c[i], limit, of_wrong) {
+            return None;
+        }
+        n_explained += 1;
+    }
+    (n_explained > 0).then_some(true)
+}
+
 /// Compares `got` with `want`.
 pub(super) fn compare(got: &Tensor, want: &Tensor, limit: &Limit) -> Result<(), Mismatch> {
     let whole = |what: String| Mismatch { what, index: None };
@@ -49,15 +99,11 @@ pub(super) fn compare(got: &Tensor, want: &Tensor, limit: &Limit) -> Result<(), 
         .fold(limit.typical, |m, v| m.max(v.abs()));
     let (mut error, mut size, mut first, mut n_bad) = (0f64, 0f64, None, 0usize);
     for (i, (&a, &b)) in a.iter().zip(&b).enumerate() {
-        let fits = if a.is_nan() || b.is_nan() {
-            a.is_nan() && b.is_nan()
-        } else if a.is_infinite() || b.is_infinite() {
-            a == b
-        } else {
+        if a.is_finite() && b.is_finite() {
             error += (a - b) * (a - b);
             size += b * b;
-            (a - b).abs() <= limit.element.allowed(b, peak)
-        };
+        }
+        let fits = near(a, b, limit, peak);
         if !fits {
             n_bad += 1;
             first = first.or(Some(i));

@@ -27,21 +27,30 @@
 //! ```
 
 mod case;
+mod command;
 mod compare;
 mod data;
+mod fault;
 mod limits;
 mod list;
+mod memory;
 mod methods;
 mod names;
 mod op;
 mod report;
 mod segment;
+mod state;
 mod suite;
+mod table;
+mod threads;
 
 pub use crate::reference::ReferenceBackend;
 pub use case::{Failure, Outcome};
+pub use command::main;
+pub use op::Timing;
 pub use report::{Entry, Report};
 pub use suite::{IntoBackend, Options, Suite, names, run};
+pub use table::keep_block;
 
 use case::{Case, List};
 
@@ -49,7 +58,12 @@ use case::{Case, List};
 fn cases() -> Vec<Case> {
     let mut list = List::default();
     op::add_all(&mut list);
+    segment::add(&mut list);
+    state::add(&mut list);
+    memory::add(&mut list);
     methods::add(&mut list);
+    threads::add(&mut list);
+    op::add_speed(&mut list);
     let mut groups: Vec<&str> = Vec::new();
     for case in &list.cases {
         if !groups.contains(&case.group) {

@@ -232,14 +232,50 @@ macro_rules! __conformance_names {
             topk:
                 f32_50_k1 f32_3x50_k4 f32_3x50_k50 f32_2x2x9_k3 f32_3x5_k0 f32_2x1500_k40 f32_0x4_k2 f16_4x20
                 bf16_4x20 f64_4x20 f32_ties f32_all_equal f32_infinite;
+            segment:
+                attention_f32 attention_f32_fast attention_q8_0 attention_q8_0_fast attention_q4_k_fast
+                attention_window_f32 attention_window_f32_fast attention_window_q8_0 attention_window_q8_0_fast
+                attention_window_q4_k_fast attention_softcap_f32 attention_softcap_f32_fast attention_softcap_q8_0
+                attention_softcap_q8_0_fast attention_softcap_q4_k_fast attention_long_rope_f32
+                attention_long_rope_f32_fast attention_long_rope_q8_0 attention_long_rope_q8_0_fast
+                attention_long_rope_q4_k_fast gated_mlp_f32 gated_mlp_f32_fast gated_mlp_q8_0 gated_mlp_q8_0_fast
+                gated_mlp_q4_k_fast encoder_f32 encoder_f32_fast encoder_q8_0 encoder_q8_0_fast encoder_q4_k_fast
+                tied_head_f32 tied_head_f32_fast tied_head_q8_0 tied_head_q8_0_fast tied_head_q4_k_fast decoder_f32
+                decoder_f32_fast decoder_q8_0 decoder_q8_0_fast decoder_q4_k_fast views_f32 views_f32_fast
+                views_q8_0 views_q8_0_fast views_q4_k_fast slices_f32 slices_f32_fast slices_q8_0 slices_q8_0_fast
+                slices_q4_k_fast same_operand_f32 same_operand_f32_fast same_operand_q8_0 same_operand_q8_0_fast
+                same_operand_q4_k_fast weights_as_views_f32 weights_as_views_f32_fast weights_as_views_q8_0
+                weights_as_views_q8_0_fast weights_as_views_q4_k_fast many_outputs_f32 many_outputs_f32_fast
+                many_outputs_q8_0 many_outputs_q8_0_fast many_outputs_q4_k_fast;
+            state:
+                append_one_by_one append_in_chunks append_long cache_of_f16 cache_of_f32 several_sequences window
+                truncate_to_1 truncate_to_5 truncate_to_15 truncate_to_16 truncate_to_17 truncate_to_31
+                truncate_to_32 truncate_to_63 truncate_to_64 truncate_to_65 truncate_to_99 truncate_to_nothing
+                truncate_beyond truncate_again_and_again truncate_beside_others fork_at_0 fork_at_1 fork_at_16
+                fork_at_40 fork_at_63 fork_at_64 fork_at_65 fork_at_70 fork_of_forks fork_then_roll_back rollback
+                rollback_of_several cancel_anywhere refused_steps max_context max_state_bytes free_and_reuse;
+            memory:
+                around_matmul_f32 around_matmul_odd around_matmul_q8_0 around_add around_silu around_swiglu
+                around_rms_norm around_layer_norm around_softmax around_transpose around_slice around_concat
+                around_split around_repeat around_sum around_cast around_topk around_rope around_sdpa
+                outputs_outlive_later_steps keys_that_are_returned_stay inputs_of_programs_are_unchanged
+                donated_inputs_of_nodes;
             methods:
-                name support_is_consistent round_trip_f32 round_trip_f16 round_trip_bf16 round_trip_f64
-                round_trip_i8 round_trip_i16 round_trip_i32 round_trip_i64 round_trip_u8 round_trip_bool
-                round_trip_q4_0 round_trip_q4_1 round_trip_q5_0 round_trip_q5_1 round_trip_q8_0 round_trip_q8_1
-                round_trip_q2_k round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k round_trip_q8_k
-                round_trip_iq1_s round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs round_trip_iq2_s
-                round_trip_iq3_xxs round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs round_trip_tq1_0
-                round_trip_tq2_0 round_trip_mxfp4 round_trip_nvfp4;
+                name support_is_consistent unsupported_ops_are_errors memory_hints space_is_constant
+                programs_describe_themselves profiles_name_instructions states_of_a_program_are_apart
+                interpreted_attention interpreted_attention_window interpreted_attention_softcap
+                interpreted_attention_long_rope interpreted_gated_mlp interpreted_encoder interpreted_tied_head
+                interpreted_decoder interpreted_views interpreted_slices interpreted_same_operand
+                interpreted_weights_as_views interpreted_many_outputs round_trip_f32 round_trip_f16 round_trip_bf16
+                round_trip_f64 round_trip_i8 round_trip_i16 round_trip_i32 round_trip_i64 round_trip_u8
+                round_trip_bool round_trip_q4_0 round_trip_q4_1 round_trip_q5_0 round_trip_q5_1 round_trip_q8_0
+                round_trip_q8_1 round_trip_q2_k round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k
+                round_trip_q8_k round_trip_iq1_s round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs
+                round_trip_iq2_s round_trip_iq3_xxs round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs
+                round_trip_tq1_0 round_trip_tq2_0 round_trip_mxfp4 round_trip_nvfp4;
+            threads:
+                matmul_from_four add_from_four silu_from_four rms_norm_from_four softmax_from_four sdpa_from_four
+                rope_from_four token_embed_from_four programs_from_four;
         }
     };
 }

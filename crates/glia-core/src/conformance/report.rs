@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::case::{Failure, Outcome};
+use super::op::Timing;
 use crate::DType;
 
 /// One case and what came of it.
@@ -16,6 +17,8 @@ pub struct Entry {
     pub outcome: Outcome,
     /// Why it is declared to fail, if it is.
     pub exception: Option<String>,
+    /// How fast it ran, when that was asked for.
+    pub timing: Option<Timing>,
     pub(super) covers: Option<(&'static str, DType)>,
 }
 
@@ -71,6 +74,19 @@ impl Report {
     /// When something is red.
     pub fn assert_ok(&self) {
         assert!(self.is_ok(), "{self}");
+    }
+
+    /// Times of the cases that were timed, as Markdown: per case the median time, bytes moved and operations done in
+    /// 10^9 a second. Small cases measure the cost of a call.
+    pub fn speed_table(&self) -> String {
+        let mut text = String::from("| case | µs | GB/s | GFLOP/s |\n|---|---:|---:|---:|\n");
+        for entry in &self.entries {
+            let Some(timing) = entry.timing else { continue };
+            let micros = timing.time.as_secs_f64() * 1e6;
+            let (gb, gflop) = (timing.gb_per_s(), timing.gflop_per_s());
+            text += &format!("| {} | {micros:.1} | {gb:.2} | {gflop:.2} |\n", entry.name);
+        }
+        text
     }
 
     fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {

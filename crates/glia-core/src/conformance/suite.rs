@@ -13,6 +13,8 @@ use crate::Backend;
 pub struct Options {
     /// Only cases whose name contains this.
     pub filter: Option<String>,
+    /// Time the cases of single ops, larger ones among them.
+    pub bench: bool,
     /// Names of cases that are known to fail, with the reason. One that does not fail is reported as red.
     pub expect_failures: Vec<(String, String)>,
 }
@@ -55,7 +57,7 @@ impl IntoBackend for &Arc<dyn Backend> {
 
 /// Names of all cases: `group/case`, where the group of an op's cases is its kind.
 pub fn names() -> Vec<String> {
-    cases().iter().map(Case::full_name).collect()
+    cases().iter().filter(|c| !c.speed_only).map(Case::full_name).collect()
 }
 
 /// Runs the cases on a backend, one after the other.
@@ -65,11 +67,16 @@ pub fn run(backend: impl IntoBackend, options: &Options) -> Report {
         exceptions: options.expect_failures.clone(),
     };
     let mut entries = Vec::new();
-    for case in cases() {
+    for case in cases().iter().filter(|c| options.bench || !c.speed_only) {
         let name = case.full_name();
-        if options.filter.as_ref().is_none_or(|f| name.contains(f.as_str())) {
-            entries.push(suite.entry(&case));
+        if options.filter.as_ref().is_some_and(|f| !name.contains(f.as_str())) {
+            continue;
         }
+        let mut entry = suite.entry(case);
+        if options.bench && entry.outcome == Outcome::Passed {
+            entry.timing = case.time(&suite.backend);
+        }
+        entries.push(entry);
     }
     Report {
         backend: suite.backend.name().to_owned(),
@@ -106,6 +113,7 @@ impl Suite {
             covers: case.covers,
             name,
             exception,
+            timing: None,
         }
     }
 

@@ -243,9 +243,17 @@ impl ModelFile {
             }
             Some(ctx) => ctx.max(1),
         };
+        self.check_memory(options, ctx).map(|()| ctx)
+    }
+
+    /// Whether there is memory for so many tokens, be they of one session or of several.
+    ///
+    /// # Errors
+    /// [`ModelError::DoesNotFit`] when weights, cache and scratch of `n_tokens` exceed the free memory.
+    pub fn check_memory(&self, options: &Options, n_tokens: usize) -> Result<(), ModelError> {
         match crate::memory::available_bytes() {
-            Some(limit) => self.needs(options).check(ctx, limit).map(|()| ctx),
-            None => Ok(ctx),
+            Some(limit) => self.needs(options).check(n_tokens, limit),
+            None => Ok(()),
         }
     }
 

@@ -3,7 +3,7 @@
 
 mod plan;
 
-use glia_core::{BackendError, DType, Instr, Sdpa, StateId, ValueId, ValueKind, ValueType};
+use glia_core::{BackendError, DType, Instr, Sdpa, StateId, Symbol, ValueId, ValueKind, ValueType};
 
 use super::{GROUP, cache};
 use crate::program::{BLOCK_TOKENS, Bind, BufId, Lower, StepInfo};
@@ -52,6 +52,9 @@ pub(super) fn lower(cx: &mut Lower<'_>, instr: &Instr, sdpa: &Sdpa) -> Result<()
             (cx.value(k_id)?, cx.value(v_id)?, third)
         }
     };
+    // Over dense keys, rows of one sequence would see those of another.
+    let by_token = [q_id, k_id, v_id].iter().any(|&id| cx.ty(id).depends_on(Symbol::T));
+    cx.one_sequence |= state.is_none() && by_token;
     let dtype = if state.is_some() { cx.kv_dtype(0) } else { DType::F32 };
     let mask_planes = mask.is_some_and(|&id| cx.ty(id).rank() == 3);
     let job = Job {
@@ -119,6 +122,8 @@ impl Job<'_> {
                 table.blocks,
                 rows.n_rows(),
                 plan.tiles_each,
+                2 * form.key_chunks(),
+                2 * form.value_chunks(),
             ];
             Call::new(form.n_groups(&plan), &words)
                 .float(4, scale)

@@ -14,6 +14,9 @@ use crate::ui;
 /// More sequences than this would only be a way to run out of memory.
 const MAX_BATCH: usize = 1024;
 
+/// Tokens by which caches grow.
+const BLOCK: usize = 64;
+
 /// Work that is done once and gives tokens per second.
 type Once<'a> = Box<dyn Fn(&Model) -> Result<f64, CliError> + 'a>;
 
@@ -31,6 +34,7 @@ struct Row {
 /// Measures and prints a table.
 pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     check(args)?;
+    check_memory(args)?;
     let model = engine::open_model(Some(&args.model), &args.engine, false, context(args)).map_err(|e| {
         match e.is_of_context() {
             true => e.with_help(
@@ -72,6 +76,22 @@ fn check(args: &BenchArgs) -> Result<(), CliError> {
         return refuse("nothing to measure: give --prefill or --decode a number above 0");
     }
     Ok(())
+}
+
+/// Refuses sequences of a batch that together need more memory than there is, before any of them is begun.
+fn check_memory(args: &BenchArgs) -> Result<(), CliError> {
+    let Some(&most) = args.batch.iter().max() else {
+        return Ok(());
+    };
+    // Caches grow by blocks of this many tokens.
+    let each = args.batch_prompt.saturating_add(args.decode).saturating_add(BLOCK - 1) / BLOCK * BLOCK;
+    let options = engine::options(&args.engine, 0)?;
+    let file = engine::open_file(&engine::locate(Some(&args.model), false)?, &options)?;
+    file.check_memory(&options, most.saturating_mul(each)).map_err(|e| {
+        CliError::from(e).with_help(
+            "here the context is that of all sequences of --batch, each of --batch-prompt with --decode tokens",
+        )
+    })
 }
 
 /// Tokens that the longest sequence of any test has, and one.

@@ -1,6 +1,7 @@
 //! `glia profile`: where the time of a forward goes, beside what its bytes and operations would take on this machine.
 
 mod collect;
+mod files;
 mod html;
 mod json;
 mod measure;
@@ -8,9 +9,7 @@ mod table;
 mod trace;
 mod units;
 
-use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
 
 use glia_backend_cpu::ceiling::{self, Ceilings};
 
@@ -59,10 +58,10 @@ pub fn run(args: &ProfileArgs) -> Result<(), CliError> {
         table::write(&mut out, &profile)?;
     }
     if let Some(path) = &args.trace {
-        write_file(path, &trace::of(&profile).to_string())?;
+        files::write(path, &trace::of(&profile).to_string())?;
     }
     if let Some(path) = &args.html {
-        write_file(path, &html::of(&profile))?;
+        files::write(path, &html::of(&profile))?;
     }
     Ok(out.finish()?)
 }
@@ -77,15 +76,7 @@ fn check(args: &ProfileArgs) -> Result<(), CliError> {
     if args.decode == 0 && args.depth > 0 {
         return Err(CliError::usage("--depth is of decoding, which --decode 0 leaves out"));
     }
-    if args.trace.is_some() && args.trace == args.html {
-        return Err(CliError::usage("--trace and --html name one file: give each its own"));
-    }
-    for path in [&args.trace, &args.html].into_iter().flatten() {
-        // What the file holds is kept until there is something to put in its place.
-        let opened = OpenOptions::new().create(true).append(true).open(path);
-        opened.map_err(|e| of_path(path, &e))?;
-    }
-    Ok(())
+    files::check(args)
 }
 
 /// The machine's ceilings; a profile does without where they cannot be measured.
@@ -93,12 +84,4 @@ fn ceilings(n_threads: usize) -> Option<Ceilings> {
     ceiling::measure(&[n_threads])
         .inspect_err(|e| ui::note(format!("the machine's ceilings are left out: {e}")))
         .ok()
-}
-
-fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(path, text).map_err(|e| of_path(path, &e))
-}
-
-fn of_path(path: &Path, error: &std::io::Error) -> CliError {
-    CliError::failed(format!("{}: {error}", path.display()))
 }

@@ -189,6 +189,16 @@ fn sdpa(list: &mut List) {
     attend(list, "large_heads", DType::F32, causal, [3, 9, 2, 1, 256, 128]);
 }
 
+/// A token, and a prompt, behind a past of a thousand.
+pub(super) fn add_speed(list: &mut List) {
+    let causal = With {
+        causal: true,
+        ..With::default()
+    };
+    attend(list, "speed_token", DType::F32, causal, [1, 1024, 16, 4, 64, 64]);
+    attend(list, "speed_prompt", DType::F32, causal, [64, 1024, 8, 2, 64, 64]);
+}
+
 fn special(list: &mut List) {
     let f32 = DType::F32;
     let op = |mask, scale| {

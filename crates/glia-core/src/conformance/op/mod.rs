@@ -1,18 +1,21 @@
 //! Cases of single ops: each through every door that the backend opens, compared with the oracle.
 
 mod attention;
+mod bench;
 mod cast;
 mod elementwise;
 mod lookup;
 mod matmul;
 mod norm;
 mod reduce;
-mod run;
+pub(super) mod run;
 mod structural;
+
+pub use bench::Timing;
 
 use super::case::{Body, Case, List};
 use super::data::{self, Random};
-use crate::{DType, Op, Tensor};
+use crate::{Binary, DType, Gate, Op, Tensor, Unary};
 
 /// What an input holds.
 #[derive(Clone, Debug)]
@@ -108,6 +111,7 @@ impl List {
             group,
             name,
             covers: Some((group, dtype)),
+            speed_only: false,
             body: Body::Op(OpCase { op, inputs, fails }),
         });
     }
@@ -119,6 +123,40 @@ impl List {
             case.fails = Some(says);
         }
     }
+}
+
+/// Sizes of real models, which only a run for speed takes: what a token and what a prompt costs.
+pub(super) fn add_speed(list: &mut List) {
+    let begin = list.cases.len();
+    let f32 = DType::F32;
+    for dtype in [
+        f32,
+        DType::F16,
+        DType::BF16,
+        DType::Q8_0,
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q4_K,
+        DType::Q6_K,
+    ] {
+        for (name, m, n, k) in [("token", 1, 2048, 2048), ("prompt", 64, 1024, 1024)] {
+            let inputs = vec![x(f32, &[m, k]), w(dtype, &[n, k])];
+            list.op_for(format!("speed_{name}_{dtype}"), Op::MatMul, inputs, dtype);
+        }
+    }
+    let rows = || x(f32, &[64, 4096]);
+    let rms = Op::RmsNorm {
+        eps: 1e-5,
+        plus_one: false,
+    };
+    list.op("speed", rms, vec![rows(), w(f32, &[4096])]);
+    list.op("speed", Op::Softmax { axis: 1 }, vec![rows()]);
+    list.op("speed", Op::Binary(Binary::Add), vec![rows(), rows()]);
+    list.op("speed", Op::Gated(Gate::Silu), vec![rows(), rows()]);
+    list.op("speed", Op::Unary(Unary::Gelu), vec![rows()]);
+    list.op("speed", Op::Transpose { a: 0, b: 1 }, vec![rows()]);
+    attention::add_speed(list);
+    list.cases[begin..].iter_mut().for_each(|case| case.speed_only = true);
 }
 
 /// `3x1x5`; `scalar` for none.

@@ -6,7 +6,8 @@ use super::OpCase;
 use crate::conformance::case::{Cx, Failure, Outcome, guarded};
 use crate::conformance::compare::compare;
 use crate::conformance::data::{Guarded, Random};
-use crate::conformance::limits::limit;
+use crate::conformance::fault;
+use crate::conformance::limits::{Limit, limit};
 use crate::conformance::segment::{Built, SegmentBuilder, Slots};
 use crate::{
     Backend, BackendError, CompileOptions, Dim, MemorySpace, NodeCx, NodeView, Op, Packed, Precision, SeqId, SeqRows,
@@ -20,11 +21,11 @@ pub(in crate::conformance) struct Prepared<'a> {
     original: Vec<Tensor>,
     pub inputs: Vec<Tensor>,
     guards: Vec<Arc<Guarded>>,
-    types: Vec<ValueType>,
-    outputs: Vec<ValueType>,
+    pub types: Vec<ValueType>,
+    pub outputs: Vec<ValueType>,
     is_const: Vec<bool>,
     /// What the oracle says.
-    want: Vec<Tensor>,
+    pub want: Vec<Tensor>,
 }
 
 /// A way to run a case.
@@ -140,12 +141,24 @@ impl<'a> Prepared<'a> {
 
     /// Level 1: weights packed, tensors in the backend's memory.
     pub fn by_node(&self, cx: &Cx) -> Result<Vec<Tensor>, BackendError> {
+        let outputs = self.by_packed_node(cx, &self.packed(cx)?)?;
+        let home = |t: Tensor| {
+            if t.check_on_host().is_ok() {
+                Ok(t)
+            } else {
+                cx.backend.download(&t)
+            }
+        };
+        outputs.into_iter().map(home).collect()
+    }
+
+    /// Inputs as a node is given them, and what the backend has packed of them.
+    pub fn packed(&self, cx: &Cx) -> Result<(Vec<Tensor>, Vec<Option<Packed>>), BackendError> {
         let backend = &cx.backend;
         let on_host = backend.space() == MemorySpace::HOST;
         let (flags, name) = self.view(true);
         let view = NodeView::new(name, &self.case.op, &self.types, &self.outputs, &flags);
-        let mut packed: Vec<Option<Packed>> = Vec::new();
-        let mut inputs = Vec::new();
+        let (mut inputs, mut packed) = (Vec::new(), Vec::new());
         for (i, tensor) in self.inputs.iter().enumerate() {
             let form = if flags[i] {
                 backend.pack(&view, i, tensor)?
@@ -159,10 +172,30 @@ impl<'a> Prepared<'a> {
             });
             packed.push(form);
         }
+        Ok((inputs, packed))
+    }
+
+    /// One call of `execute_node`.
+    pub fn by_packed_node(
+        &self,
+        cx: &Cx,
+        (inputs, packed): &(Vec<Tensor>, Vec<Option<Packed>>),
+    ) -> Result<Vec<Tensor>, BackendError> {
+        let (flags, name) = self.view(true);
+        let view = NodeView::new(name, &self.case.op, &self.types, &self.outputs, &flags);
         let mut outputs = Vec::new();
-        backend.execute_node(&mut NodeCx::new(view, &inputs, &packed, &mut outputs))?;
-        let home = |t: Tensor| if on_host { Ok(t) } else { backend.download(&t) };
-        outputs.into_iter().map(home).collect()
+        cx.backend
+            .execute_node(&mut NodeCx::new(view, inputs, packed, &mut outputs))?;
+        Ok(outputs)
+    }
+
+    /// The inputs that are no weights.
+    pub fn activations(&self) -> impl Iterator<Item = &Tensor> {
+        self.inputs
+            .iter()
+            .zip(&self.is_const)
+            .filter(|(_, weight)| !**weight)
+            .map(|(t, _)| t)
     }
 
     /// A segment of this op alone.
@@ -190,12 +223,7 @@ impl<'a> Prepared<'a> {
         let mut state = program.open(&StateOptions::default())?;
         let on_host = backend.space() == MemorySpace::HOST;
         let mut inputs = Vec::new();
-        for (tensor, _) in self
-            .inputs
-            .iter()
-            .zip(&self.is_const)
-            .filter(|(_, is_const)| !**is_const)
-        {
+        for tensor in self.activations() {
             inputs.push(if on_host {
                 tensor.clone()
             } else {
@@ -213,7 +241,13 @@ impl<'a> Prepared<'a> {
         match ran {
             Ok(outputs) => {
                 state.commit();
-                let home = |t: Tensor| if on_host { Ok(t) } else { backend.download(&t) };
+                let home = |t: Tensor| {
+                    if t.check_on_host().is_ok() {
+                        Ok(t)
+                    } else {
+                        backend.download(&t)
+                    }
+                };
                 outputs.into_iter().map(home).collect()
             }
             Err(e) => {
@@ -253,7 +287,7 @@ impl<'a> Prepared<'a> {
                     says.join(", ")
                 )));
             }
-            (Err(e), None) => return Err(failed(format!("failed: {e}"))),
+            (Err(e), None) => return Err(failed(format!("failed: {e}")).hint(of_error(&e))),
             (Ok(outputs), None) => outputs,
         };
         if outputs.len() != self.want.len() {
@@ -264,6 +298,11 @@ impl<'a> Prepared<'a> {
             )));
         }
         for (i, (got, want)) in outputs.iter().zip(&self.want).enumerate() {
+            if let Some(place) = got.overrun() {
+                let hint = "a write past the end of an output, or before its start";
+                return Err(failed(format!("output {i}: memory outside it was written to, {place}"))
+                    .hint(Some(hint.to_owned())));
+            }
             let limit = limit(&self.case.op, &self.original, want.dtype(), precision);
             if let Err(mismatch) = compare(got, want, &limit) {
                 let of = if self.want.len() > 1 {
@@ -272,9 +311,34 @@ impl<'a> Prepared<'a> {
                     String::new()
                 };
                 let what = format!("{of}{} ({})", mismatch.what, limit.why);
-                return Err(failed(what));
+                return Err(failed(what).hint(self.explain(&outputs, precision)));
             }
         }
         Ok(())
     }
+
+    /// The mistake that gives just these outputs.
+    fn explain(&self, outputs: &[Tensor], precision: Precision) -> Option<String> {
+        let limits: Vec<Limit> = self
+            .want
+            .iter()
+            .map(|t| limit(&self.case.op, &self.original, t.dtype(), precision))
+            .collect();
+        let longer = outputs
+            .iter()
+            .zip(&self.want)
+            .any(|(got, want)| got.n_elems() > want.n_elems());
+        if longer {
+            return Some("a write past the end: the output has more elements than its type".to_owned());
+        }
+        fault::named(&self.case.op, &self.original, outputs, &self.want, &limits)
+    }
+}
+
+/// What an error says of its cause.
+pub(in crate::conformance) fn of_error(error: &BackendError) -> Option<String> {
+    let said = error.to_string();
+    let past = matches!(error.root(), BackendError::Panicked { .. })
+        && (said.contains("out of bounds") || said.contains("out of range"));
+    past.then(|| "a write or read past the end: an index was caught out of bounds".to_owned())
 }

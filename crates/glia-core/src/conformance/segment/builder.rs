@@ -66,6 +66,18 @@ impl SegmentBuilder {
         self.fed(name, ValueType::new(dtype, dims), InputRole::Named(name.to_owned()))
     }
 
+    /// The injected positions of all rows.
+    pub fn positions(&mut self) -> ValueId {
+        let ty = ValueType::new(DType::I32, [Dim::T]);
+        self.fed("positions", ty, InputRole::Positions)
+    }
+
+    /// The injected wanted rows.
+    pub fn wanted_rows(&mut self) -> ValueId {
+        let ty = ValueType::new(DType::I32, [Dim::R]);
+        self.fed("wanted_rows", ty, InputRole::WantedRows)
+    }
+
     pub fn weight(&mut self, name: &str, tensor: Tensor) -> ValueId {
         let ty = ValueType::fixed(tensor.dtype(), tensor.shape());
         self.weights.push(tensor);

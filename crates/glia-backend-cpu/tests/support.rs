@@ -1,0 +1,38 @@
+//! The whole conformance suite in one run: nothing is red, on any instruction set of this machine, and the support
+//! table in README.md is that of the run.
+
+use glia_backend_cpu::isa::Isa;
+use glia_backend_cpu::{CpuBackend, CpuOptions};
+use glia_core::conformance::{Options, Report, keep_block, run};
+
+fn report(isa: Option<Isa>, filter: Option<&str>) -> Report {
+    let options = CpuOptions {
+        threads: 2,
+        isa,
+        ..CpuOptions::default()
+    };
+    let mut cases = Options::default();
+    cases.filter = filter.map(str::to_owned);
+    run(CpuBackend::with_options(options).unwrap(), &cases)
+}
+
+#[test]
+fn readme_holds_the_support_table() {
+    let report = report(None, None);
+    report.assert_ok();
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let cure = "cargo test -p glia-backend-cpu --test support";
+    keep_block(readme, "what the CPU backend supports", &report.support_table(), cure);
+}
+
+#[test]
+fn every_instruction_set_passes() {
+    let best = Isa::detect();
+    for isa in Isa::all_available().into_iter().filter(|isa| *isa != best) {
+        // What has kernels of its own per instruction set.
+        for filter in ["matmul/", "sdpa/", "rope/", "norm/", "softmax/", "lu/", "add/", "div/", "segment/"] {
+            let report = report(Some(isa), Some(filter));
+            assert!(report.is_ok(), "{}: {report}", isa.name());
+        }
+    }
+}
