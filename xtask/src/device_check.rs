@@ -120,7 +120,7 @@ fn check(folder: &Path, args: &Args) -> Outcome {
     devices.args(["devices", "--measure"]);
     let devices = sh::output(devices)?;
     println!("{devices}");
-    let first = devices.lines().find(|l| l.starts_with("wgpu")).unwrap_or_default();
+    let first = devices.lines().find(|l| l.starts_with("wgpu:0")).unwrap_or_default();
     if first.is_empty() {
         return Err("no adapter: is the driver of the GPU installed?".to_owned());
     }

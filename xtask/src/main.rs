@@ -7,6 +7,7 @@ mod device_check;
 mod goldens;
 mod house;
 mod models;
+mod onnx;
 mod sh;
 mod test;
 
@@ -41,6 +42,8 @@ enum Command {
     DeviceCheck(device_check::Args),
     /// Fetch real models into a folder
     Models(models::Args),
+    /// Generate the node tests of the `onnx` package
+    Onnx(onnx::Args),
     /// Run the golden cases of a folder
     Goldens(goldens::Args),
 }
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Spin => bench::spin(),
         Command::DeviceCheck(args) => device_check::run(&args),
         Command::Models(args) => models::run(&args),
+        Command::Onnx(args) => onnx::run(&args),
         Command::Goldens(args) => goldens::run(&args),
     };
     match outcome {

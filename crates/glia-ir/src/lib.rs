@@ -27,6 +27,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod exec;
 pub mod graph;
 pub mod pass;
