@@ -56,10 +56,10 @@ impl WgpuBackend {
         self.held().lose();
     }
 
-    /// Every kernel that has been asked for.
+    /// The device, for tests of the crate.
     #[cfg(test)]
-    pub(crate) fn kernel_keys(&self) -> Vec<crate::shader::KernelKey> {
-        self.held().kernel_keys()
+    pub(crate) fn gpu(&self) -> Arc<Gpu> {
+        self.held()
     }
 
     fn held(&self) -> Arc<Gpu> {

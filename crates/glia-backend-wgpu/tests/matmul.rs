@@ -32,25 +32,12 @@ fn check(gpu: &WgpuBackend, name: &str, inputs: &[&Tensor]) {
 #[test]
 fn every_form_agrees_with_the_oracle_at_awkward_sizes() {
     for (name, gpu) in devices() {
-        for (dtype, n, k) in [
-            (DType::F32, 65, 31),
-            (DType::F32, 5, 68),
-            (DType::F16, 130, 40),
-            (DType::BF16, 3, 257),
-            (DType::Q8_0, 70, 96),
-            (DType::Q4_1, 129, 64),
-            (DType::Q5_0, 17, 288),
-            (DType::TQ2_0, 33, 256),
-        ] {
+        for (dtype, n, k) in [(DType::F32, 65, 31), (DType::Q8_0, 130, 96), (DType::Q4_1, 5, 64)] {
             let w = weight(dtype, n, k);
             let bias = Tensor::from_f32([n], &noise(n, 5)).unwrap();
             for m in [1, 2, 3, 4, 5, 8, 9, 17, 63, 64, 65, 130] {
                 let x = Tensor::from_f32([m, k], &noise(m * k, m as u32)).unwrap();
-                let case = format!("{dtype} {m}x{n}x{k} ({name})");
-                check(&gpu, &case, &[&x, &w]);
-                if m % 4 == 1 {
-                    check(&gpu, &case, &[&x, &w, &bias]);
-                }
+                check(&gpu, &format!("{dtype} {m}x{n}x{k} ({name})"), &[&x, &w, &bias]);
             }
         }
     }

@@ -104,7 +104,7 @@ struct Form {
 }
 
 /// On devices where every thread works alone: vectors of eight.
-const ALONE: [Form; 4] = [form(1, 4, 1), form(2, 4, 2), form(4, 4, 4), form(8, 2, usize::MAX)];
+const ALONE: [Form; 3] = [form(1, 4, 1), form(4, 2, 4), form(8, 2, usize::MAX)];
 
 const fn form(rows: u32, columns: u32, most: usize) -> Form {
     Form {

@@ -5,8 +5,6 @@ mod blocks;
 mod codebook;
 mod format;
 mod matrix;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use format::{Format, Scale};
 pub(crate) use matrix::{Matrices, Matrix, Part};

@@ -1,1 +1,0 @@
-//! Packed rows against the decoder of the core.
