@@ -98,7 +98,7 @@ impl Case {
             let mut mask = parts::noise(shape.iter().product(), 4);
             // A third of the keys is out of sight, and all are for the first query.
             for (i, m) in mask.iter_mut().enumerate() {
-                let first = i / self.keys % self.rows == 0 && self.rows > 1;
+                let first = (i / self.keys).is_multiple_of(self.rows) && self.rows > 1;
                 if *m > 0.7 || first {
                     *m = f32::NEG_INFINITY;
                 }
