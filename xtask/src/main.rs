@@ -3,9 +3,11 @@
 mod arm;
 mod bench;
 mod check;
+mod device_check;
 mod goldens;
 mod house;
 mod models;
+mod new_backend;
 mod onnx;
 mod sh;
 mod test;
@@ -37,12 +39,16 @@ enum Command {
     /// Keep a core busy until stdin ends: what `bench --busy` starts
     #[command(hide = true)]
     Spin,
+    /// Everything that a machine with a real GPU has to show
+    DeviceCheck(device_check::Args),
     /// Fetch real models into a folder
     Models(models::Args),
     /// Generate the node tests of the `onnx` package
     Onnx(onnx::Args),
     /// Run the golden cases of a folder
     Goldens(goldens::Args),
+    /// Write a crate with a new backend, outside the workspace
+    NewBackend(new_backend::Args),
 }
 
 fn main() -> ExitCode {
@@ -52,9 +58,11 @@ fn main() -> ExitCode {
         Command::Test => test::run(),
         Command::Bench(args) => bench::run(&args),
         Command::Spin => bench::spin(),
+        Command::DeviceCheck(args) => device_check::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Onnx(args) => onnx::run(&args),
         Command::Goldens(args) => goldens::run(&args),
+        Command::NewBackend(args) => new_backend::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -199,9 +199,7 @@ fn report(plant: Plant, filter: &str) -> Report {
         ..CpuOptions::default()
     };
     let cpu = CpuBackend::with_options(options).unwrap();
-    let mut options = Options::default();
-    options.filter = Some(filter.to_owned());
-    run(Planted { cpu, plant }, &options)
+    run(Planted { cpu, plant }, &Options::only(filter))
 }
 
 #[test]

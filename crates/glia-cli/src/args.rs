@@ -1,10 +1,14 @@
 //! The command line: what every command takes, with help that teaches.
 
+mod compare;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use glia_core::{DType, Precision};
+
+pub use compare::CompareArgs;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 a file, the model or a step failed, 2 the command line is wrong, \
 130 stopped by Ctrl-C.";
@@ -41,6 +45,13 @@ pub enum Command {
     Profile(Box<ProfileArgs>),
     /// Measure how well a model predicts a text.
     Perplexity(PerplexityArgs),
+    /// Run a model on two backends side by side: where they part first, the error per layer, the divergence of logits.
+    #[command(after_help = "Examples:
+  glia compare model.gguf --backends cpu:exact,cpu:fast       what fast precision changes
+  glia compare model.gguf --backends reference,cpu:exact      against plain loops in f64: slow, few tokens
+  glia compare model.gguf --backends cpu:portable,cpu:avx2    two instruction sets of this machine
+  glia compare demo --backends reference,cpu --limit 1e-4     exit code 1 where a node differs by more")]
+    Compare(Box<CompareArgs>),
     /// List backends and what they run on.
     Devices(DevicesArgs),
 }
@@ -121,7 +132,7 @@ pub struct EngineArgs {
     /// Storage of cached values [default: f16, f32 with --precision exact].
     #[arg(long, value_enum)]
     pub cache_type_v: Option<CacheType>,
-    /// Backends in order of preference, comma-separated.
+    /// Backends in order of preference, comma-separated: each node runs on the first that can.
     #[arg(long, default_value = "cpu", value_name = "LIST")]
     pub backend: String,
     /// Most tokens that are computed at once: longer prompts run in pieces. Fewer take less intermediate memory.
@@ -141,6 +152,17 @@ pub struct EngineArgs {
     /// Split text as this pre-tokenizer does, where a GGUF file names one that is unknown.
     #[arg(long, value_name = "NAME")]
     pub pre_tokenizer: Option<String>,
+}
+
+impl EngineArgs {
+    /// Storage of cached keys and values.
+    pub fn kv_dtypes(&self) -> [DType; 2] {
+        let plain = match self.precision {
+            PrecisionArg::Exact => CacheType::F32,
+            PrecisionArg::Fast => CacheType::F16,
+        };
+        [self.cache_type_k, self.cache_type_v].map(|given| given.unwrap_or(plain).into())
+    }
 }
 
 /// `glia run`.

@@ -24,6 +24,7 @@ fn main() -> std::process::ExitCode {
         args::Command::Bench(args) => cmd::bench::run(&args),
         args::Command::Profile(args) => cmd::profile::run(&args),
         args::Command::Perplexity(args) => cmd::perplexity::run(&args),
+        args::Command::Compare(args) => cmd::compare::run(&args),
         args::Command::Devices(args) => cmd::devices::run(&args),
     };
     match outcome {

@@ -231,7 +231,7 @@ fn paths_need_not_be_utf8() {
 /// Help is read by people: changes of it should be seen.
 #[test]
 fn help_texts() {
-    for command in ["run", "inspect", "bench", "profile", "perplexity", "devices"] {
+    for command in ["run", "inspect", "bench", "profile", "perplexity", "compare", "devices"] {
         insta::assert_snapshot!(format!("help_{command}"), out(glia(&[command, "-h"], b"")));
     }
     insta::assert_snapshot!("help", out(glia(&["--help"], b"")));

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use glia_core::CancelToken;
 
 use crate::model::{ModelError, ModelSession, WantedRows};
-use crate::sample::{SampleParams, Sampler};
+use crate::sample::{SampleParams, Sampled, Sampler};
 use crate::stop::StopFilter;
 use crate::tokenizer::{DecodeStream, Tokenizer};
 
@@ -141,6 +141,18 @@ impl<'m> Generation<'m> {
         }
     }
 
+    /// Runs the ids and chooses the next: on the device where it can, for fewer bytes to come back.
+    fn sampled(&mut self, ids: &[u32]) -> Result<Sampled, ModelError> {
+        let cancel = self.params.cancel.as_ref();
+        if let Some(k) = self.sampler.n_choices()
+            && let Some(choices) = self.session.choose(ids, k, cancel)
+        {
+            return Ok(self.sampler.sample_of(&choices?)?);
+        }
+        let logits = self.session.feed_with(ids, &WantedRows::Last, cancel)?;
+        Ok(self.sampler.sample(logits.as_f32()?)?)
+    }
+
     fn step(&mut self) -> Result<Event, ModelError> {
         if self.params.cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
             return Ok(self.end(FinishReason::Cancelled, true));
@@ -150,15 +162,11 @@ impl<'m> Generation<'m> {
             return Ok(self.end(FinishReason::Length, true));
         }
         let ids: Vec<u32> = self.pending.iter().copied().collect();
-        let logits = match self
-            .session
-            .feed_with(&ids, &WantedRows::Last, self.params.cancel.as_ref())
-        {
+        let sampled = match self.sampled(&ids) {
             Err(e) if e.is_cancelled() => return Ok(self.end(FinishReason::Cancelled, true)),
             other => other?,
         };
         self.pending.clear();
-        let sampled = self.sampler.sample(logits.as_f32()?)?;
         if !self.params.ignore_eos && self.tokenizer.is_eog(sampled.token) {
             return Ok(self.end(FinishReason::Stop, true));
         }

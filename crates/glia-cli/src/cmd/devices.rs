@@ -4,6 +4,7 @@ use std::io::Write;
 
 use glia_backend_cpu::{CpuBackend, ceiling};
 
+use super::backends;
 use crate::args::DevicesArgs;
 use crate::exit::CliError;
 use crate::ui;
@@ -12,7 +13,17 @@ use crate::ui;
 pub fn run(args: &DevicesArgs) -> Result<(), CliError> {
     let cpu = CpuBackend::new()?;
     let mut out = ui::stdout();
-    writeln!(out, "cpu  {}", cpu.describe())?;
+    writeln!(out, "cpu     {}", cpu.describe())?;
+    let adapters = glia_backend_wgpu::adapters();
+    for (i, adapter) in adapters.iter().enumerate() {
+        writeln!(out, "wgpu:{i}  {adapter}")?;
+    }
+    if adapters.is_empty() {
+        writeln!(
+            out,
+            "wgpu    no adapter: install the driver of a GPU (or Mesa's lavapipe, which runs on the processor)"
+        )?;
+    }
     if args.measure {
         let mut counts = vec![1, cpu.n_threads()];
         counts.dedup();
@@ -35,6 +46,14 @@ pub fn run(args: &DevicesArgs) -> Result<(), CliError> {
                 c.read_small / 1e9,
                 c.int8_ops / 1e9,
                 c.f32_ops / 1e9
+            )?;
+        }
+        for i in 0..adapters.len() {
+            let gpu = backends::wgpu(&[&i.to_string()])?;
+            writeln!(
+                out,
+                "\nwgpu:{i} copies {:>12.1} GB/s, reading and writing",
+                gpu.copy_bandwidth()? / 1e9
             )?;
         }
     }

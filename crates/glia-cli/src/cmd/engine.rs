@@ -2,72 +2,28 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use glia_backend_cpu::{CpuBackend, CpuOptions};
 use glia_cli::fetch::{self, Located};
-use glia_core::{Backend, DType};
 use glia_model::{Model, ModelFile, Options};
 
-use crate::args::{CacheType, EngineArgs, PrecisionArg};
+use super::backends;
+use crate::args::EngineArgs;
 use crate::exit::CliError;
 use crate::ui;
 
-/// The CPU backend that the options ask for.
-pub fn cpu(engine: &EngineArgs) -> Result<CpuBackend, CliError> {
-    let most = std::thread::available_parallelism().map_or(1, usize::from);
-    if engine.threads > most {
-        ui::note(format!(
-            "--threads {} is more than the {most} of this machine; using {most}",
-            engine.threads
-        ));
-    }
-    Ok(CpuBackend::with_options(CpuOptions {
-        threads: engine.threads.min(most),
-        keep_mapped: engine.mmap,
-        ..CpuOptions::default()
-    })?)
-}
-
-fn backends(engine: &EngineArgs) -> Result<Vec<Arc<dyn Backend>>, CliError> {
-    let mut backends: Vec<Arc<dyn Backend>> = Vec::new();
-    for name in engine.backend.split(',').map(str::trim).filter(|n| !n.is_empty()) {
-        match name {
-            "cpu" => backends.push(Arc::new(cpu(engine)?)),
-            other => {
-                return Err(CliError::usage(format!(
-                    "--backend: `{other}` is not in this build; available: cpu"
-                )));
-            }
-        }
-    }
-    if backends.is_empty() {
-        return Err(CliError::usage("--backend: the list is empty; available: cpu"));
-    }
-    Ok(backends)
-}
-
 /// The options of the library that the command line stands for; a `ctx` of 0 is the model's own.
 pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
-    let plain = match engine.precision {
-        PrecisionArg::Exact => CacheType::F32,
-        PrecisionArg::Fast => CacheType::F16,
-    };
-    let kv: [DType; 2] = [
-        engine.cache_type_k.unwrap_or(plain).into(),
-        engine.cache_type_v.unwrap_or(plain).into(),
-    ];
     if engine.max_step_tokens == 0 {
         return Err(CliError::usage("--max-step-tokens must be at least 1"));
     }
     Ok(Options {
-        backends: Some(backends(engine)?),
+        backends: Some(backends::open_list("--backend", &engine.backend, ',', engine)?),
         precision: engine.precision.into(),
         max_context: (ctx > 0).then_some(ctx),
         max_step_tokens: engine.max_step_tokens,
         max_intermediate_bytes: engine.max_intermediate_bytes,
-        kv_dtypes: Some(kv),
+        kv_dtypes: Some(engine.kv_dtypes()),
         mmap: !engine.no_mmap,
         pre_tokenizer: engine.pre_tokenizer.clone(),
         ..Options::default()
@@ -104,6 +60,7 @@ pub fn open_with(
     let trained = file.spec().max_positions;
     let model = load(&located, file, options)?;
     bar.finish_and_clear();
+    note_fallbacks(&model);
     if ctx > trained {
         ui::note(format!(
             "a context of {ctx} tokens is more than the {trained} that the model was trained on: what lies beyond may be \
@@ -111,6 +68,25 @@ pub fn open_with(
         ));
     }
     Ok((model, open))
+}
+
+/// Nothing falls back in silence.
+fn note_fallbacks(model: &Model) {
+    let plan = model.plan();
+    let elsewhere = plan
+        .fallbacks
+        .iter()
+        .filter(|f| f.backend > 0 || plan.backends.len() > 1)
+        .count();
+    if elsewhere > 0 {
+        let (all, first) = (plan.graph.nodes.len(), &plan.backends[0]);
+        ui::note(format!(
+            "{elsewhere} of {all} nodes do not run on {first} itself (inspect --plan shows where)"
+        ));
+        plan.fallback_lines()
+            .iter()
+            .for_each(|line| ui::line(format!("  {line}")));
+    }
 }
 
 /// Opens what was located; errors name the file.

@@ -1,6 +1,8 @@
 //! One module per command.
 
+pub mod backends;
 pub mod bench;
+pub mod compare;
 pub mod devices;
 pub mod engine;
 pub mod inspect;

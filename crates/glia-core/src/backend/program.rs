@@ -207,6 +207,9 @@ pub struct Step<'a> {
     pub inputs: &'a [Tensor],
     /// Rows of the step whose outputs are wanted, rising; the values of the injected `wanted_rows`.
     pub wanted_rows: &'a [u32],
+    /// For each of the segment's outputs whether anybody reads it; `None` is all of them. A program may return anything
+    /// in the place of one that nobody reads.
+    pub wanted_outputs: Option<&'a [bool]>,
     /// Checked between instructions.
     pub cancel: Option<&'a CancelToken>,
     /// Where times go; `None` costs nothing.
@@ -220,6 +223,7 @@ impl<'a> Step<'a> {
             rows,
             inputs,
             wanted_rows,
+            wanted_outputs: None,
             cancel: None,
             profile: None,
         }
@@ -228,6 +232,12 @@ impl<'a> Step<'a> {
     /// Rows in all.
     pub fn n_rows(&self) -> usize {
         self.rows.iter().map(|r| r.n_rows).sum()
+    }
+
+    /// Whether anybody reads output `i` of the segment.
+    pub fn wants(&self, i: usize) -> bool {
+        self.wanted_outputs
+            .is_none_or(|wanted| wanted.get(i).copied().unwrap_or(true))
     }
 
     /// Fails once someone has cancelled.

@@ -126,6 +126,19 @@ pub(super) struct List {
 }
 
 impl List {
+    /// A check that counts in the support table.
+    pub fn check_for(
+        &mut self,
+        covers: (&'static str, DType),
+        name: impl Into<String>,
+        check: impl Fn(&Cx) -> Outcome + Send + Sync + 'static,
+    ) {
+        self.check(covers.0, name, check);
+        if let Some(last) = self.cases.last_mut() {
+            last.covers = Some(covers);
+        }
+    }
+
     pub fn check(
         &mut self,
         group: &'static str,

@@ -79,6 +79,39 @@ pub(super) fn explains(got: &Tensor, want: &Tensor, wrong: &Tensor, limit: &Limi
     (n_explained > 0).then_some(true)
 }
 
+/// What the places of the wrong elements say, rows being the last dimension.
+pub(super) fn pattern(got: &Tensor, want: &Tensor, limit: &Limit) -> Option<String> {
+    let (a, b) = (values(got).ok()?, values(want).ok()?);
+    let width = want.shape().last_dim().max(1);
+    if a.len() != b.len() || a.len() / width < 2 {
+        return None;
+    }
+    let of = peak(&b, limit);
+    let wrong: Vec<usize> = (0..a.len()).filter(|&i| !near(a[i], b[i], limit, of)).collect();
+    let (first, last) = (
+        wrong.iter().map(|i| i % width).min()?,
+        wrong.iter().map(|i| i % width).max()?,
+    );
+    let (top, bottom) = (wrong.first()? / width, wrong.last()? / width);
+    let n_rows = a.len() / width;
+    if width > 1 && last == 0 && top > 0 {
+        return Some(
+            "a write past the end, it seems: only the first element of rows behind the first is wrong".to_owned(),
+        );
+    }
+    if first > 0 && last + 1 == width {
+        return Some(format!(
+            "only columns from {first} on are wrong, of {width}: a tail that the vector loop leaves out?"
+        ));
+    }
+    if top > 0 && bottom + 1 == n_rows {
+        return Some(format!(
+            "only rows from {top} on are wrong, of {n_rows}: rows beyond the first tile or the first row?"
+        ));
+    }
+    None
+}
+
 /// Compares `got` with `want`.
 pub(super) fn compare(got: &Tensor, want: &Tensor, limit: &Limit) -> Result<(), Mismatch> {
     let whole = |what: String| Mismatch { what, index: None };

@@ -10,9 +10,7 @@
 //! use glia_core::conformance::{self, Options, ReferenceBackend};
 //!
 //! let backend: Arc<dyn Backend> = Arc::new(ReferenceBackend);
-//! let mut options = Options::default();
-//! options.filter = Some("softmax".to_owned());
-//! let report = conformance::run(&backend, &options);
+//! let report = conformance::run(&backend, &Options::only("softmax"));
 //! assert!(report.is_ok(), "{report}");
 //! ```
 //!
@@ -26,6 +24,7 @@
 //! }
 //! ```
 
+mod cache;
 mod case;
 mod command;
 mod compare;
@@ -58,6 +57,7 @@ use case::{Case, List};
 fn cases() -> Vec<Case> {
     let mut list = List::default();
     op::add_all(&mut list);
+    cache::add(&mut list);
     segment::add(&mut list);
     state::add(&mut list);
     memory::add(&mut list);

@@ -232,6 +232,9 @@ macro_rules! __conformance_names {
             topk:
                 f32_50_k1 f32_3x50_k4 f32_3x50_k50 f32_2x2x9_k3 f32_3x5_k0 f32_2x1500_k40 f32_0x4_k2 f16_4x20
                 bf16_4x20 f64_4x20 f32_ties f32_all_equal f32_infinite;
+            kv_cache:
+                heads_f32 heads_f16 one_head_f32 one_head_f16 odd_f32 odd_f16 large_f32 large_f16 flat_f32 flat_f16
+                kept_as_f16 kept_as_q8_0;
             segment:
                 attention_f32 attention_f32_fast attention_q8_0 attention_q8_0_fast attention_q4_k_fast
                 attention_window_f32 attention_window_f32_fast attention_window_q8_0 attention_window_q8_0_fast

@@ -124,6 +124,9 @@ impl Report {
             .partition(|op| cells.keys().any(|(o, d)| o == op && d.is_quantized()));
         let mut text = String::new();
         let mut table = |first: &str, rows: Vec<String>, columns: Vec<String>, at: &dyn Fn(usize, usize) -> String| {
+            if !text.is_empty() {
+                text.push('\n');
+            }
             text += &format!(
                 "| {first} | {} |\n|---|{}\n",
                 columns.join(" | "),

@@ -9,7 +9,7 @@ use crate::{DType, SeqId, SeqRows};
 use Action::{CancelEverywhere, Create, Fork, Free, Refused, RolledBack, Truncate};
 
 const STALE: &str = "a stale KV row, it seems: rows of an old past are still read";
-const FORKED: &str = "a fork and its parent seem to share rows that one of them writes to";
+const FORKED: &str = "a stale KV row, it seems: a fork and its parent seem to share rows that one of them writes to";
 const TENTATIVE: &str = "a step is tentative until commit: what it wrote must not be seen after a rollback";
 const NEIGHBOURS: &str = "sequences of one step seem to read each other's rows";
 
@@ -40,7 +40,7 @@ fn with(list: &mut List, name: impl Into<String>, symptom: &'static str, setup: 
 }
 
 fn append(list: &mut List) {
-    let past = "rows of the past are lost or out of order";
+    let past = "a stale or lost KV row: rows of the past are not those that were appended";
     for (name, cuts) in [
         ("append_one_by_one", (1..40).collect::<Vec<i32>>()),
         (

@@ -19,6 +19,16 @@ pub struct Options {
     pub expect_failures: Vec<(String, String)>,
 }
 
+impl Options {
+    /// Only the cases whose name contains this.
+    pub fn only(filter: &str) -> Options {
+        Options {
+            filter: Some(filter.to_owned()),
+            ..Options::default()
+        }
+    }
+}
+
 /// What can be tested: a backend, or one that is shared already.
 pub trait IntoBackend {
     /// The backend as executors hold it.

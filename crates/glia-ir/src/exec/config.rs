@@ -111,6 +111,9 @@ pub enum WantedRows {
 pub struct RunOptions {
     /// Which rows of the outputs to return.
     pub wanted_rows: WantedRows,
+    /// Which outputs to return, by name; `None` is all. The others stay where they are, and a backend that compiles
+    /// may leave out what only they need.
+    pub wanted_outputs: Option<Vec<String>>,
     /// Stops the run between instructions; the session is then as before it.
     pub cancel: Option<CancelToken>,
 }
@@ -120,7 +123,7 @@ impl RunOptions {
     pub fn last_row() -> RunOptions {
         RunOptions {
             wanted_rows: WantedRows::Last,
-            cancel: None,
+            ..RunOptions::default()
         }
     }
 
@@ -128,6 +131,13 @@ impl RunOptions {
     #[must_use]
     pub fn with_wanted_rows(mut self, wanted_rows: WantedRows) -> RunOptions {
         self.wanted_rows = wanted_rows;
+        self
+    }
+
+    /// Sets [`wanted_outputs`](RunOptions::wanted_outputs).
+    #[must_use]
+    pub fn with_wanted_outputs(mut self, names: &[&str]) -> RunOptions {
+        self.wanted_outputs = Some(names.iter().map(|&n| n.to_owned()).collect());
         self
     }
 

@@ -10,6 +10,8 @@ use crate::plan::PlanError;
 #[non_exhaustive]
 #[allow(missing_docs)] // Field names are the words of the messages.
 pub enum ExecError {
+    #[error("the graph has no output `{name}`; it declares {}", declared.join(", "))]
+    UnknownOutput { name: String, declared: Vec<String> },
     #[error(transparent)]
     Graph(#[from] GraphError),
     #[error(transparent)]

@@ -20,6 +20,7 @@ pub use outputs::Outputs;
 pub use session::Session;
 pub use stats::{ExecStats, NodeTime, StepStats};
 pub use weights::{WeightError, WeightSource};
+pub(crate) use weights::{WithDerived, check as check_weights};
 
 use std::sync::Arc;
 

@@ -126,6 +126,7 @@ pub(super) fn run_all(
     options: &RunOptions,
 ) -> Result<Vec<Outputs>, ExecError> {
     let started = shared.config.profile.then(Instant::now);
+    let wanted_outputs = wanted_outputs(shared, options)?;
     let mut runs = Vec::with_capacity(batch.len());
     for (session, given) in batch.iter() {
         runs.push(check(shared, session, given, options)?);
@@ -137,7 +138,7 @@ pub(super) fn run_all(
     let mut states = shared.pool.lock();
     states.begin(runs.iter().map(|r| (r.seq, r.past)));
     for pieces in &steps {
-        let mut step = StepRun::new(shared, &runs, pieces, options, started);
+        let mut step = StepRun::new(shared, &runs, pieces, options, &wanted_outputs, started);
         // A backend that panics fails the step like one that returns an error.
         let ran = catch_unwind(AssertUnwindSafe(|| step.run(&mut states, &mut stats)));
         let ran = ran.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic).into()));
@@ -155,7 +156,7 @@ pub(super) fn run_all(
     }
     let results = runs
         .iter_mut()
-        .map(|run| collect(shared, run, options))
+        .map(|run| collect(shared, run, options, &wanted_outputs))
         .collect::<Result<Vec<_>, _>>();
     let results = results.inspect_err(|_| states.restore())?;
     states.finish();
@@ -193,12 +194,28 @@ fn check(shared: &Shared, session: &Session, given: &[(&str, Tensor)], options: 
     })
 }
 
-/// Joins the pieces of each output. Outputs with a row per token, which the graph did not cut to the wanted rows
+/// For each declared output, whether it is to be returned.
+fn wanted_outputs(shared: &Shared, options: &RunOptions) -> Result<Vec<bool>, ExecError> {
+    let declared = &shared.plan.graph.outputs;
+    let Some(names) = &options.wanted_outputs else {
+        return Ok(vec![true; declared.len()]);
+    };
+    if let Some(name) = names.iter().find(|n| declared.iter().all(|o| o.name != **n)) {
+        return Err(ExecError::UnknownOutput {
+            name: name.clone(),
+            declared: declared.iter().map(|o| o.name.clone()).collect(),
+        });
+    }
+    Ok(declared.iter().map(|o| names.contains(&o.name)).collect())
+}
+
+/// Joins the pieces of each wanted output. Outputs with a row per token, which the graph did not cut to the wanted rows
 /// itself, are cut here.
-fn collect(shared: &Shared, run: &mut Run, options: &RunOptions) -> Result<Outputs, ExecError> {
+fn collect(shared: &Shared, run: &mut Run, options: &RunOptions, wanted: &[bool]) -> Result<Outputs, ExecError> {
     let graph = &shared.plan.graph;
     let mut outputs = Outputs::default();
-    for (output, pieces) in graph.outputs.iter().zip(std::mem::take(&mut run.outputs)) {
+    let all = graph.outputs.iter().zip(std::mem::take(&mut run.outputs)).zip(wanted);
+    for ((output, pieces), _) in all.filter(|(_, wanted)| **wanted) {
         let ty = &graph.value(output.value).ty;
         let mut tensor = join_rows(pieces)?;
         let per_token = ty.is_by_rows() && ty.dims.first() == Some(&glia_core::Dim::T);

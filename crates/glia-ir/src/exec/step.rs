@@ -20,6 +20,8 @@ pub(super) struct StepRun<'a> {
     runs: &'a [Run],
     pieces: &'a [Piece],
     options: &'a RunOptions,
+    /// For each declared output, whether it is returned.
+    wanted_outputs: &'a [bool],
     rows: Vec<SeqRows>,
     wanted: Vec<u32>,
     sizes: Sizes,
@@ -34,6 +36,7 @@ impl<'a> StepRun<'a> {
         runs: &'a [Run],
         pieces: &'a [Piece],
         options: &'a RunOptions,
+        wanted_outputs: &'a [bool],
         began: Option<Instant>,
     ) -> StepRun<'a> {
         let (mut rows, mut wanted) = (Vec::with_capacity(pieces.len()), Vec::new());
@@ -61,6 +64,7 @@ impl<'a> StepRun<'a> {
             runs,
             pieces,
             options,
+            wanted_outputs,
             rows,
             wanted,
             sizes,
@@ -111,6 +115,8 @@ impl<'a> StepRun<'a> {
                 .collect::<Result<Vec<_>, _>>()?;
             let mut step = Step::new(&self.rows, &inputs, &self.wanted);
             step.cancel = self.options.cancel.as_ref();
+            let wanted_exports = self.wanted_exports(i, region);
+            step.wanted_outputs = Some(&wanted_exports);
             let sink = self.began.map(|_| ProfileSink::default());
             step.profile = sink.as_ref();
             let outputs = states.programs[i].run(&step)?;
@@ -119,7 +125,7 @@ impl<'a> StepRun<'a> {
                 stats.add(&region.segment, first_node, offset, &sink.take());
             }
             first_node += region.segment.instrs.len();
-            self.put(region, outputs)?;
+            self.put(region, outputs, &wanted_exports)?;
             self.wires.free(region);
         }
         let outputs = self.host_outputs()?;
@@ -184,8 +190,25 @@ impl<'a> StepRun<'a> {
         }
     }
 
-    /// Takes a region's outputs, once they are what was planned.
-    fn put(&mut self, region: &Region, outputs: Vec<Tensor>) -> Result<(), ExecError> {
+    /// For each export of a region, whether a later region reads it or it is returned.
+    fn wanted_exports(&self, at: usize, region: &Region) -> Vec<bool> {
+        let plan = &self.shared.plan;
+        let read = |wire: usize| plan.regions[at + 1..].iter().any(|r| r.imports.contains(&wire));
+        let returned = |wire: usize| {
+            plan.outputs
+                .iter()
+                .zip(self.wanted_outputs)
+                .any(|(&w, &wanted)| wanted && w == wire)
+        };
+        region
+            .exports
+            .iter()
+            .map(|&wire| returned(wire) || read(wire))
+            .collect()
+    }
+
+    /// Takes a region's outputs, once they are what was planned. Those that nobody reads are let go.
+    fn put(&mut self, region: &Region, outputs: Vec<Tensor>, wanted: &[bool]) -> Result<(), ExecError> {
         let graph = &self.shared.plan.graph;
         if outputs.len() != region.exports.len() {
             let (first, last) = (region.nodes.0, region.nodes.1.saturating_sub(1));
@@ -199,7 +222,10 @@ impl<'a> StepRun<'a> {
                 got: outputs.len(),
             });
         }
-        for (&wire, tensor) in region.exports.iter().zip(outputs) {
+        for ((&wire, tensor), &wanted) in region.exports.iter().zip(outputs).zip(wanted) {
+            if !wanted {
+                continue;
+            }
             let value = graph.value(self.shared.plan.wires[wire]);
             let planned = value.ty.shape(&self.sizes);
             if tensor.dtype() != value.ty.dtype || planned.as_ref() != Some(tensor.shape()) {
@@ -219,7 +245,13 @@ impl<'a> StepRun<'a> {
     fn host_outputs(&mut self) -> Result<Vec<Vec<Tensor>>, ExecError> {
         let graph = &self.shared.plan.graph;
         let mut of_pieces = vec![Vec::with_capacity(graph.outputs.len()); self.pieces.len()];
-        for (output, &wire) in graph.outputs.iter().zip(&self.shared.plan.outputs) {
+        let outputs = graph.outputs.iter().zip(&self.shared.plan.outputs);
+        for ((output, &wire), &wanted) in outputs.zip(self.wanted_outputs) {
+            if !wanted {
+                let none = Tensor::zeros(glia_core::DType::F32, [0])?;
+                of_pieces.iter_mut().for_each(|p| p.push(none.clone()));
+                continue;
+            }
             if !self.wires.has(wire) {
                 self.wires.give(wire, self.given(wire)?);
             }

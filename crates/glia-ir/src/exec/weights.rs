@@ -58,8 +58,18 @@ macro_rules! pointer_source {
 pointer_source!(Box);
 pointer_source!(Arc);
 
+impl<W: WeightSource + ?Sized> WeightSource for &W {
+    fn meta(&self, name: &str) -> Option<(DType, Shape)> {
+        (**self).meta(name)
+    }
+
+    fn get(&self, name: &str) -> Result<Tensor, WeightError> {
+        (**self).get(name)
+    }
+}
+
 /// A source and the weights that folding has derived from it.
-pub(super) struct WithDerived<'a> {
+pub(crate) struct WithDerived<'a> {
     pub source: &'a dyn WeightSource,
     pub derived: BTreeMap<String, Derived>,
 }
@@ -83,7 +93,7 @@ impl WeightSource for WithDerived<'_> {
 }
 
 /// Checks that every weight of the graph is there with the declared type; reads none.
-pub(super) fn check(graph: &Graph, source: &dyn WeightSource) -> Result<(), ExecError> {
+pub(crate) fn check(graph: &Graph, source: &dyn WeightSource) -> Result<(), ExecError> {
     for (_, value) in graph.weights() {
         let Some((dtype, shape)) = source.meta(&value.name) else {
             return Err(ExecError::MissingWeight {

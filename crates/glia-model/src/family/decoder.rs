@@ -17,6 +17,9 @@ pub fn rope_weight_name(index: usize, long: bool) -> String {
     format!("rope.{index}.{}", if long { "inv_freq_long" } else { "inv_freq" })
 }
 
+/// Most likeliest tokens that a graph with [`Taps::Choices`] returns.
+pub const MAX_CHOICES: usize = 64;
+
 /// Which outputs a graph declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taps {
@@ -24,6 +27,10 @@ pub enum Taps {
     Logits,
     /// Also `hidden.embed`, `hidden.layer_{i}` and `hidden.final`, to find where two runs part.
     Hidden,
+    /// Also the likeliest tokens of each row, for devices from which logits are slow to bring: for `k` 1 and
+    /// [`MAX_CHOICES`], `choices.{k}.logits` F32 and `choices.{k}.ids` I32 `[T, k]`, falling; and `choices.total` F32
+    /// `[T, 1]`, the sum of all exponentials over that of the likeliest.
+    Choices,
     /// The hidden states and no head, which models that embed texts do without.
     Headless,
 }
@@ -80,7 +87,15 @@ pub fn build(spec: &DecoderSpec, weights: &dyn WeightTypes, taps: Taps) -> Resul
         logits = b.node("softcap.out", Op::Scale { factor: cap }, &[logits])?;
     }
     b.g.output("logits", logits)?;
+    if taps == Taps::Choices {
+        b.choices(logits)?;
+    }
     Ok(b.g.finish()?)
+}
+
+/// The numbers of likeliest tokens that a vocabulary of this size has choices of.
+pub fn choice_counts(vocab: usize) -> [usize; 2] {
+    [1, MAX_CHOICES.min(vocab)]
 }
 
 struct Builder<'a> {
@@ -95,9 +110,26 @@ impl Builder<'_> {
         Ok(self.g.node(name, op, inputs)?[0])
     }
 
+    /// The outputs of [`Taps::Choices`].
+    fn choices(&mut self, logits: Vid) -> Result<(), FamilyError> {
+        let [one, many] = choice_counts(self.spec.vocab);
+        let best = self.g.node("choices.1", Op::TopK { k: one }, &[logits])?;
+        self.g.output("choices.1.logits", best[0])?;
+        self.g.output("choices.1.ids", best[1])?;
+        if many > 1 {
+            let top = self.g.node("choices.many", Op::TopK { k: many }, &[logits])?;
+            self.g.output(&format!("choices.{many}.logits"), top[0])?;
+            self.g.output(&format!("choices.{many}.ids"), top[1])?;
+        }
+        let below = self.node("choices.below", Op::Binary(Binary::Sub), &[logits, best[0]])?;
+        let share = self.node("choices.share", Op::Unary(Unary::Exp), &[below])?;
+        let total = self.node("choices.total", Op::Sum { axis: 1, keep: true }, &[share])?;
+        Ok(self.g.output("choices.total", total)?)
+    }
+
     fn tap(&mut self, taps: Taps, name: &str, value: Vid) -> Result<(), FamilyError> {
         match taps {
-            Taps::Logits => Ok(()),
+            Taps::Logits | Taps::Choices => Ok(()),
             Taps::Hidden | Taps::Headless => Ok(self.g.output(name, value)?),
         }
     }

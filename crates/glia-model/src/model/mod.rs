@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use glia_core::Backend;
+use glia_core::{Backend, MemorySpace};
 use glia_ir::{ExecConfig, Graph, GraphExecutor, Plan};
 use serde_json::Value;
 
@@ -27,6 +27,7 @@ pub use options::Options;
 pub use session::{ModelSession, WantedRows};
 pub use times::LoadTimes;
 
+use crate::family::decoder::{self, Taps};
 use crate::generate::{GenerateParams, Generation};
 use crate::sample::SampleParams;
 use crate::template::{ChatInput, ChatTemplate, TemplateError};
@@ -47,6 +48,8 @@ pub struct Model {
     warnings: Vec<String>,
     max_context: usize,
     n_vocab: usize,
+    /// How many likeliest tokens the graph can choose itself.
+    choices: Vec<usize>,
     sampling: SampleParams,
     times: LoadTimes,
 }
@@ -99,7 +102,10 @@ impl Model {
             None => default_backends()?,
         };
         // A weight that is missing is told of before the memory that a file's claims would take.
-        let graph = file.graph()?;
+        // Where logits are on a device, it can choose the likeliest of them.
+        let on_device = backends.first().is_some_and(|b| b.space() != MemorySpace::HOST);
+        let taps = if on_device { Taps::Choices } else { Taps::Logits };
+        let graph = file.graph_with(taps)?;
         let max_context = file.max_context(&options)?;
         let ((tokenizer, vocabulary), (executor, packing)) = std::thread::scope(|scope| {
             let tokenizer = scope.spawn(|| times::timed(|| file.tokenizer(&options)));
@@ -116,7 +122,7 @@ impl Model {
             other => other?.map(Ok),
         };
         let warnings = file.warnings().iter().chain(tokenizer.warnings()).cloned().collect();
-        Ok(Model {
+        let model = Model {
             executor,
             tokenizer,
             template,
@@ -124,13 +130,35 @@ impl Model {
             warnings,
             max_context,
             n_vocab: file.spec().vocab,
+            choices: if on_device {
+                decoder::choice_counts(file.spec().vocab).to_vec()
+            } else {
+                Vec::new()
+            },
             sampling: file.generation_config().sample.clone(),
             times: LoadTimes {
                 vocabulary,
                 packing,
                 total: start.elapsed(),
             },
-        })
+        };
+        if on_device {
+            model.warm_up()?;
+        }
+        Ok(model)
+    }
+
+    /// Runs a token, then a short prompt, and forgets them: what a device makes at the first use of a kernel is there
+    /// when the first request comes, and a device that cannot run the model says so now.
+    fn warm_up(&self) -> Result<(), ModelError> {
+        let mut session = self.session()?;
+        for n in [1, 8] {
+            let room = self.max_context.saturating_sub(session.pos());
+            if n <= room {
+                session.feed(&vec![0; n], &WantedRows::Last)?;
+            }
+        }
+        Ok(())
     }
 
     /// How long opening took, the reading of the file's header by [`ModelFile::open`] not counted.

@@ -4,6 +4,7 @@ use glia_core::{CancelToken, Tensor};
 use glia_ir::{ExecError, ExecStats, Outputs, RunOptions, Session};
 
 use super::{Model, ModelError};
+use crate::sample::Choices;
 
 pub use glia_ir::WantedRows;
 
@@ -46,6 +47,36 @@ impl<'m> ModelSession<'m> {
     ) -> Result<Tensor, ModelError> {
         let ran = self.session.run_with(&[input(ids)?], &run_options(wanted, cancel));
         Ok(logits(ran.map_err(|e| self.model.run_error(e))?))
+    }
+
+    /// Runs these ids and returns the `k` likeliest tokens after the last, chosen on the device; `None`, and nothing is
+    /// run, when the model's backend leaves that to the host or has no choice of so many.
+    pub(crate) fn choose(
+        &mut self,
+        ids: &[u32],
+        k: usize,
+        cancel: Option<&CancelToken>,
+    ) -> Option<Result<Choices, ModelError>> {
+        let count = self.model.choices.iter().copied().find(|&n| n >= k)?;
+        Some(self.choose_of(ids, count, cancel))
+    }
+
+    fn choose_of(&mut self, ids: &[u32], count: usize, cancel: Option<&CancelToken>) -> Result<Choices, ModelError> {
+        let (logits, tokens) = (format!("choices.{count}.logits"), format!("choices.{count}.ids"));
+        let options = run_options(&WantedRows::Last, cancel);
+        let options = options.with_wanted_outputs(&[&logits, &tokens, "choices.total"]);
+        let ran = self.session.run_with(&[input(ids)?], &options);
+        let outputs = ran.map_err(|e| self.model.run_error(e))?;
+        let get = |name: &str| {
+            outputs
+                .get(name)
+                .expect("the graph declares the choices that were asked for")
+        };
+        Ok(Choices {
+            logits: get(&logits).as_f32()?.to_vec(),
+            ids: get(&tokens).as_i32()?.iter().map(|&id| id as u32).collect(),
+            total: get("choices.total").as_f32()?.first().copied().unwrap_or(1.0),
+        })
     }
 
     /// Where the time of the last [`feed`](ModelSession::feed) went, with
@@ -144,7 +175,9 @@ fn input(ids: &[u32]) -> Result<(&'static str, Tensor), ModelError> {
 }
 
 fn run_options(wanted: &WantedRows, cancel: Option<&CancelToken>) -> RunOptions {
-    let options = RunOptions::default().with_wanted_rows(wanted.clone());
+    let options = RunOptions::default()
+        .with_wanted_rows(wanted.clone())
+        .with_wanted_outputs(&["logits"]);
     match cancel {
         Some(cancel) => options.with_cancel(cancel.clone()),
         None => options,

@@ -13,6 +13,16 @@ pub struct Sampled {
     pub logprob: f32,
 }
 
+/// The likeliest tokens of a row, falling, lowest id first on ties.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Choices {
+    /// Their logits.
+    pub logits: Vec<f32>,
+    pub ids: Vec<u32>,
+    /// The sum of the exponentials of all logits, over that of the likeliest.
+    pub total: f32,
+}
+
 /// Chooses the tokens of one generation.
 #[derive(Clone, Debug)]
 pub struct Sampler {
@@ -40,6 +50,41 @@ impl Sampler {
     pub fn accept(&mut self, token: u32) {
         let count = self.seen.entry(token).or_default();
         *count = count.saturating_add(1);
+    }
+
+    /// How many of the likeliest tokens decide alone; `None` when all logits are needed.
+    pub(crate) fn n_choices(&self) -> Option<usize> {
+        let p = &self.params;
+        let penalised = p.repeat_penalty != 1.0 || p.presence_penalty != 0.0 || p.frequency_penalty != 0.0;
+        match (penalised || !p.logit_bias.is_empty(), p.temperature == 0.0) {
+            (true, _) => None,
+            (false, true) => Some(1),
+            (false, false) => (p.top_k > 0).then_some(p.top_k),
+        }
+    }
+
+    /// Chooses as [`Sampler::sample`] does, from at least [`Sampler::n_choices`] of the likeliest tokens.
+    ///
+    /// # Errors
+    /// [`SampleError::Logits`] when the likeliest logit, or the sum of all, is not finite.
+    pub(crate) fn sample_of(&mut self, choices: &Choices) -> Result<Sampled, SampleError> {
+        let max = choices.logits.first().copied().unwrap_or(f32::NAN);
+        let usable = max.is_finite() && choices.total.is_finite() && choices.ids.len() == choices.logits.len();
+        if !usable {
+            return Err(SampleError::Logits {
+                what: "NaN, +infinity or no finite value",
+                index: choices.ids.first().map_or(0, |&id| id as usize),
+            });
+        }
+        let at = if self.params.temperature == 0.0 {
+            0
+        } else {
+            self.draw(&choices.logits)
+        };
+        Ok(Sampled {
+            token: choices.ids[at],
+            logprob: (f64::from(choices.logits[at] - max) - f64::from(choices.total).ln()) as f32,
+        })
     }
 
     /// Chooses a token from logits `[vocab]`.
@@ -314,6 +359,52 @@ mod tests {
         assert_eq!(pick(vec![(0, -100.0)]), Ok(1));
         assert_eq!(pick(vec![(2, 100.0)]), Ok(2));
         assert_eq!(pick(vec![(3, 1.0)]), Err(SampleError::Token { token: 3, vocab: 3 }));
+    }
+
+    #[test]
+    fn the_likeliest_alone_decide_the_same() {
+        let logits: Vec<f32> = (0..300).map(|i| (i as f32 * 0.37).sin() * 4.0).collect();
+        let mut order: Vec<usize> = (0..logits.len()).collect();
+        order.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]).then(a.cmp(&b)));
+        order.truncate(64);
+        let max = logits[order[0]];
+        let choices = Choices {
+            logits: order.iter().map(|&i| logits[i]).collect(),
+            ids: order.iter().map(|&i| i as u32).collect(),
+            total: logits.iter().map(|x| (x - max).exp()).sum(),
+        };
+        for (temperature, top_k, top_p, min_p) in [
+            (0.0, 0, 1.0, 0.0),
+            (0.8, 40, 0.9, 0.0),
+            (1.5, 64, 1.0, 0.05),
+            (0.7, 1, 0.5, 0.0),
+        ] {
+            let params = SampleParams {
+                temperature,
+                top_k,
+                top_p,
+                min_p,
+                seed: Some(11),
+                ..Default::default()
+            };
+            let (mut all, mut few) = (sampler(params.clone()), sampler(params));
+            assert!(few.n_choices().unwrap() <= 64);
+            for _ in 0..100 {
+                let (a, b) = (all.sample(&logits).unwrap(), few.sample_of(&choices).unwrap());
+                assert_eq!(a.token, b.token);
+                assert!((a.logprob - b.logprob).abs() < 1e-5);
+            }
+        }
+        let penalised = SampleParams {
+            repeat_penalty: 1.1,
+            ..Default::default()
+        };
+        assert_eq!(sampler(penalised).n_choices(), None);
+        let free = SampleParams {
+            temperature: 1.0,
+            ..Default::default()
+        };
+        assert_eq!(sampler(free).n_choices(), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod chain;
 mod rng;
 
+pub(crate) use chain::Choices;
 pub use chain::{Sampled, Sampler};
 pub use rng::SplitMix64;
 

@@ -6,7 +6,7 @@ use std::io::Write;
 
 use glia_model::Model;
 
-use super::engine;
+use super::{backends, engine};
 use crate::args::BenchArgs;
 use crate::exit::CliError;
 use crate::ui;
@@ -44,7 +44,7 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
             false => e,
         }
     })?;
-    let threads = engine::cpu(&args.engine)?.n_threads();
+    let threads = backends::cpu(&[], &args.engine)?.n_threads();
     let mut rows = Vec::new();
     let bar = ui::spinner("measuring");
     for test in tests(args) {

@@ -255,19 +255,30 @@ fn add(rows: &mut Vec<Row>, name: &str, row: &Row) {
     }
 }
 
-/// For each node of the graph, the layer it belongs to: `layer 3` where its name says so, else what comes before the
-/// first layer or after the last.
 fn layers(graph: &Graph) -> Vec<String> {
-    let mut seen = false;
-    let of = |name: &str| match layer_index(name) {
-        Some(i) => {
-            seen = true;
-            format!("layer {i}")
+    let mut layers = Layers::default();
+    graph.nodes.iter().map(|n| layers.of(&n.name)).collect()
+}
+
+/// The layer that each node belongs to: `layer 3` where its name says so, else what comes before the first layer or
+/// after the last. Nodes are asked about in their order.
+#[derive(Default)]
+pub struct Layers {
+    seen: bool,
+}
+
+impl Layers {
+    /// The layer of the next node.
+    pub fn of(&mut self, node: &str) -> String {
+        match layer_index(node) {
+            Some(i) => {
+                self.seen = true;
+                format!("layer {i}")
+            }
+            None if self.seen => "output head".to_owned(),
+            None => "embedding".to_owned(),
         }
-        None if seen => "output head".to_owned(),
-        None => "embedding".to_owned(),
-    };
-    graph.nodes.iter().map(|n| n.name.as_str()).map(of).collect()
+    }
 }
 
 /// The number in `layers.3.mlp.up_proj`.

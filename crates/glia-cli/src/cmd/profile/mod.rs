@@ -13,8 +13,9 @@ use std::io::Write;
 
 use glia_backend_cpu::ceiling::{self, Ceilings};
 
+pub use self::collect::Layers;
 use self::collect::{Phase, Profile};
-use super::engine;
+use super::{backends, engine};
 use crate::args::ProfileArgs;
 use crate::exit::CliError;
 use crate::ui;
@@ -34,7 +35,7 @@ pub fn run(args: &ProfileArgs) -> Result<(), CliError> {
             true => e.with_help("here the context is the longer of --prefill and of --depth with --decode, and one"),
             false => e,
         })?;
-    let cpu = engine::cpu(&args.engine)?;
+    let cpu = backends::cpu(&[], &args.engine)?;
     let bar = ui::spinner("measuring");
     let ceilings = if args.no_ceiling {
         None

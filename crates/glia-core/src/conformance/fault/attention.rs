@@ -58,6 +58,59 @@ pub(super) const FAULTS: &[Fault] = &[
         wrong: |op, inputs| masked(op, inputs, |_, j, past| j < past),
     },
     Fault {
+        says: "a stale KV row, or a missing one: the last key is not seen",
+        wrong: |op, inputs| {
+            matches!(op, Op::Sdpa(_)).then_some(())?;
+            let (q, k) = (inputs.first()?, inputs.get(1)?);
+            let new = q.shape()[0];
+            match new {
+                0 => None,
+                _ => {
+                    let mut mask = vec![0.0; new * k.shape()[0]];
+                    mask.iter_mut()
+                        .skip(k.shape()[0].checked_sub(1)?)
+                        .step_by(k.shape()[0])
+                        .for_each(|m| *m = f64::NEG_INFINITY);
+                    with_mask(op, inputs, &mask)
+                }
+            }
+        },
+    },
+    Fault {
+        says: "a stale KV row: the last row of keys and values is that of the token before",
+        wrong: |op, inputs| {
+            let n = inputs.get(1)?.shape().first()?.checked_sub(2)?;
+            let before = |t: &Tensor| {
+                one(
+                    Op::Slice {
+                        axis: 0,
+                        start: n,
+                        end: Some(n + 1),
+                    },
+                    std::slice::from_ref(t),
+                )
+            };
+            last_row(op, inputs, &before)
+        },
+    },
+    Fault {
+        says: "a stale KV row, or one that was never written: the last row of keys and values is zero",
+        wrong: |op, inputs| {
+            let row = |t: &Tensor| {
+                one(
+                    Op::Slice {
+                        axis: 0,
+                        start: 0,
+                        end: Some(1),
+                    },
+                    std::slice::from_ref(t),
+                )
+            };
+            let zero = |t: &Tensor| row(t).map(|r| like(&r, &vec![0.0; r.n_elems()]));
+            last_row(op, inputs, &zero)
+        },
+    },
+    Fault {
         says: "the first key is not seen",
         wrong: |op, inputs| masked(op, inputs, |_, j, _| j > 0),
     },
@@ -209,6 +262,27 @@ fn moved(op: &Op, inputs: &[Tensor], change: fn(usize, f64) -> f64) -> Option<Ve
     with_input(op, inputs, 1, like(positions, &all))
 }
 
+/// Attention whose last row of keys and values is another.
+fn last_row(op: &Op, inputs: &[Tensor], other: &dyn Fn(&Tensor) -> Option<Tensor>) -> Option<Vec<Tensor>> {
+    let (Op::Sdpa(_), [q, k, v, ..]) = (op, inputs) else {
+        return None;
+    };
+    let n = k.shape()[0].checked_sub(1).filter(|n| *n > 0 && q.shape()[0] > 0)?;
+    let mut all = inputs.to_vec();
+    for (i, x) in [(1, k), (2, v)] {
+        let before = one(
+            Op::Slice {
+                axis: 0,
+                start: 0,
+                end: Some(n),
+            },
+            std::slice::from_ref(x),
+        )?;
+        all[i] = one(Op::Concat { axis: 0 }, &[before, other(x)?])?;
+    }
+    right(op, &all)
+}
+
 /// K and V with a head per query head, picked by (query head, K/V heads).
 fn regrouped(op: &Op, inputs: &[Tensor], pick: fn(usize, usize) -> usize) -> Option<Vec<Tensor>> {
     let (Op::Sdpa(_), [q, k, v, ..]) = (op, inputs) else {
@@ -226,11 +300,27 @@ fn regrouped(op: &Op, inputs: &[Tensor], pick: fn(usize, usize) -> usize) -> Opt
 
 /// Attention under one rule more: (query, key, past) are seen. A causal op stays causal.
 fn masked(op: &Op, inputs: &[Tensor], seen: fn(usize, usize, usize) -> bool) -> Option<Vec<Tensor>> {
-    let (Op::Sdpa(sdpa), [q, k, ..]) = (op, inputs) else {
+    let (Op::Sdpa(_), [q, k, ..]) = (op, inputs) else {
         return None;
     };
     let (tq, tk) = (q.shape()[0], k.shape()[0]);
     let past = tk.checked_sub(tq)?;
+    let rule = |n: usize| {
+        if seen(n / tk, n % tk, past) {
+            0.0
+        } else {
+            f64::NEG_INFINITY
+        }
+    };
+    with_mask(op, inputs, &(0..tq * tk).map(rule).collect::<Vec<f64>>())
+}
+
+/// Attention with a mask `[Tq, Tk]` more.
+fn with_mask(op: &Op, inputs: &[Tensor], more: &[f64]) -> Option<Vec<Tensor>> {
+    let (Op::Sdpa(sdpa), [q, k, ..]) = (op, inputs) else {
+        return None;
+    };
+    let (tq, tk) = (q.shape()[0], k.shape()[0]);
     let heads = if sdpa.mask && inputs.get(3)?.shape().rank() == 3 {
         q.shape()[1]
     } else {
@@ -241,14 +331,7 @@ fn masked(op: &Op, inputs: &[Tensor], seen: fn(usize, usize, usize) -> bool) -> 
     } else {
         vec![0.0; tq * tk]
     };
-    let rule = |n: usize| {
-        if seen(n / tk % tq, n % tk, past) {
-            0.0
-        } else {
-            f64::NEG_INFINITY
-        }
-    };
-    let mask: Vec<f64> = old.iter().enumerate().map(|(n, v)| v + rule(n)).collect();
+    let mask: Vec<f64> = old.iter().zip(more.iter().cycle()).map(|(a, b)| a + b).collect();
     let shape = if heads > 1 {
         Shape::new(&[heads, tq, tk])
     } else {

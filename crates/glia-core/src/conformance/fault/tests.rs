@@ -114,9 +114,7 @@ impl<F: Fn(&Op, Vec<Tensor>) -> Vec<Tensor> + Send + Sync> Backend for Changed<F
 }
 
 fn of(filter: &str, backend: impl Backend + 'static) -> Report {
-    let mut options = Options::default();
-    options.filter = Some(filter.to_owned());
-    run(backend, &options)
+    run(backend, &Options::only(filter))
 }
 
 #[test]
@@ -148,6 +146,28 @@ fn wrong_types_and_numbers_of_outputs_are_found() {
     };
     let report = of("silu/f32_3x17", Changed(panicking)).to_string();
     assert!(report.contains("a write or read past the end: an index"), "{report}");
+}
+
+/// Where the wrong elements are says something, too.
+#[test]
+fn places_of_wrong_elements_are_told() {
+    let changed = |change: fn(&mut [f64])| {
+        of(
+            "layer_norm/f32_3x17",
+            Changed(move |_: &Op, outputs: Vec<Tensor>| {
+                let mut all = list(&outputs[0]).unwrap();
+                change(&mut all);
+                vec![like(&outputs[0], &all)]
+            }),
+        )
+        .to_string()
+    };
+    let report = changed(|all| all.chunks_mut(17).skip(1).for_each(|row| row[0] = 9.0));
+    assert!(report.contains("a write past the end, it seems"), "{report}");
+    let report = changed(|all| all.chunks_mut(17).for_each(|row| row[16] += 0.5));
+    assert!(report.contains("only columns from 16 on are wrong, of 17"), "{report}");
+    let report = changed(|all| all.iter_mut().skip(34).for_each(|v| *v += 0.5));
+    assert!(report.contains("only rows from 2 on are wrong, of 3"), "{report}");
 }
 
 #[test]
@@ -230,13 +250,16 @@ fn answers_that_depend_on_earlier_calls_are_found() {
         old.filter(|t| t.shape() == outputs[0].shape())
             .map_or(outputs, |t| vec![t])
     };
-    assert!(!of("rms_norm", Changed(stale)).is_ok());
+    let report = of("rms_norm", Changed(stale));
+    assert!(
+        !report.is_ok() && report.to_string().contains("answers change from call to call"),
+        "{report}"
+    );
 }
 
 #[test]
 fn exceptions_turn_red_when_they_pass() {
-    let mut options = Options::default();
-    options.filter = Some("relu/f32_".to_owned());
+    let mut options = Options::only("relu/f32_");
     let declared = |name: &str| (name.to_owned(), "known".to_owned());
     options.expect_failures = vec![declared("relu/f32_3x17"), declared("relu/f33")];
     let said = run(crate::reference::ReferenceBackend, &options).to_string();

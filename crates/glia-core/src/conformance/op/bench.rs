@@ -39,7 +39,7 @@ const MOST_RUNS: usize = 200;
 impl Prepared<'_> {
     /// Times the case as the backend runs it best: compiled for speed, else node by node.
     pub fn time(&self, cx: &Cx) -> Result<Timing, BackendError> {
-        let built = self.segment();
+        let built = self.segment(false);
         let options = CompileOptions::new(&*built.weights, Precision::Fast);
         let times = match guarded(|| cx.backend.compile(&built.segment, &options))? {
             Some(program) => {

@@ -119,7 +119,9 @@ impl List {
     /// A case whose call must fail, with an error that says all of `says`.
     fn refused(&mut self, name: &str, op: Op, inputs: Vec<Input>, says: &'static [&'static str]) {
         self.op(name, op, inputs);
-        if let Some(Body::Op(case)) = self.cases.last_mut().map(|c| &mut c.body) {
+        let Some(last) = self.cases.last_mut() else { return };
+        last.covers = None;
+        if let Body::Op(case) = &mut last.body {
             case.fails = Some(says);
         }
     }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::OpCase;
 use crate::conformance::case::{Cx, Failure, Outcome, guarded};
-use crate::conformance::compare::compare;
+use crate::conformance::compare::{compare, pattern};
 use crate::conformance::data::{Guarded, Random};
 use crate::conformance::fault;
 use crate::conformance::limits::{Limit, limit};
 use crate::conformance::segment::{Built, SegmentBuilder, Slots};
 use crate::{
-    Backend, BackendError, CompileOptions, Dim, MemorySpace, NodeCx, NodeView, Op, Packed, Precision, SeqId, SeqRows,
-    StateOptions, Step, Tensor, ValueType, reference,
+    Backend, BackendError, ByteSource, CompileOptions, DType, Dim, MemorySpace, NodeCx, NodeView, Op, Packed,
+    Precision, SeqId, SeqRows, StateOptions, Step, Tensor, ValueType, reference,
 };
 
 /// A case with its tensors, and the answer.
@@ -93,9 +93,20 @@ impl OpCase {
             return Outcome::Unsupported(format!("{} does not run {}", cx.backend.name(), self.subject()));
         }
         for (path, precision, run) in prepared.doors(cx) {
-            if let Err(failure) = prepared.judge(&path, precision, guarded(run)) {
-                return Outcome::Failed(failure);
+            let first = guarded(&run);
+            let kept = first.as_ref().ok().cloned();
+            let Err(mut failure) = prepared.judge(&path, precision, first) else {
+                continue;
+            };
+            if let (Some(first), Ok(again)) = (kept, guarded(&run))
+                && failure.hint.is_none()
+                && differ(&first, &again)
+            {
+                let hint =
+                    "answers change from call to call: something of an earlier call is read, a stale row or buffer";
+                failure.hint = Some(hint.to_owned());
             }
+            return Outcome::Failed(failure);
         }
         Outcome::Passed
     }
@@ -126,14 +137,30 @@ impl<'a> Prepared<'a> {
             let all = || self.inputs.iter().collect::<Vec<_>>();
             let run = move || cx.backend.execute(&self.case.op, &all());
             doors.push(("execute".to_owned(), Precision::Exact, Box::new(run)));
+            // Rows of a larger tensor begin at any element.
+            let run = move || {
+                let moved = self.original.iter().map(off_the_line).collect::<Result<Vec<_>, _>>()?;
+                cx.backend.execute(&self.case.op, &moved.iter().collect::<Vec<_>>())
+            };
+            doors.push((
+                "execute, inputs off the cache lines".to_owned(),
+                Precision::Exact,
+                Box::new(run),
+            ));
         }
         let run = || self.by_node(cx);
         doors.push(("execute_node".to_owned(), Precision::Exact, Box::new(run)));
         // The length of a sequence decides between the tables, and these rows are of none: a segment has such a case.
         let by_length = matches!(&self.case.op, Op::Rope(rope) if rope.long_from.is_some());
-        for precision in [Precision::Exact, Precision::Fast].into_iter().filter(|_| !by_length) {
-            let path = format!("compile, {precision:?}");
-            let run = move || self.compiled(cx, precision, self.segment());
+        let by_row = self.n_rows().is_some();
+        let compiled = [
+            (Precision::Exact, false),
+            (Precision::Exact, true),
+            (Precision::Fast, by_row),
+        ];
+        for (precision, rows) in compiled.into_iter().filter(|(_, rows)| !by_length && (by_row || !rows)) {
+            let path = format!("compile, {precision:?}{}", if rows { ", a row per token" } else { "" });
+            let run = move || self.compiled(cx, precision, rows);
             doors.push((path, precision, Box::new(run)));
         }
         doors
@@ -198,12 +225,34 @@ impl<'a> Prepared<'a> {
             .map(|(t, _)| t)
     }
 
-    /// A segment of this op alone.
-    pub fn segment(&self) -> Built {
+    /// How many rows the activations have in common, when the op treats them row by row.
+    fn n_rows(&self) -> Option<usize> {
+        let mut sizes = self.activations().map(|t| t.shape().first().copied());
+        let n = sizes.next()??;
+        if n == 0 || !sizes.all(|other| other == Some(n)) {
+            return None;
+        }
+        let by_row = |(ty, is_const): (&ValueType, &bool)| {
+            let mut ty = ty.clone();
+            if !is_const {
+                ty.dims[0] = Dim::T;
+            }
+            ty
+        };
+        let types: Vec<ValueType> = self.types.iter().zip(&self.is_const).map(by_row).collect();
+        let outputs = self.case.op.infer(&types).ok()?;
+        outputs.iter().all(|ty| ty.dims.first() == Some(&Dim::T)).then_some(n)
+    }
+
+    /// A segment of this op alone; with `by_row`, activations have a row per token of the step.
+    pub fn segment(&self, by_row: bool) -> Built {
         let mut b = SegmentBuilder::default();
         let mut ids = Vec::new();
         for (i, tensor) in self.inputs.iter().enumerate() {
-            let dims: Vec<Dim> = tensor.shape().iter().map(|&d| d.into()).collect();
+            let mut dims: Vec<Dim> = tensor.shape().iter().map(|&d| d.into()).collect();
+            if by_row && !self.is_const[i] {
+                dims[0] = Dim::T;
+            }
             ids.push(match self.is_const[i] {
                 true => b.weight(&format!("w{i}"), tensor.clone()),
                 false => b.input(&format!("x{i}"), tensor.dtype(), dims),
@@ -214,7 +263,8 @@ impl<'a> Prepared<'a> {
     }
 
     /// Level 3, or nothing when the backend compiles nothing.
-    fn compiled(&self, cx: &Cx, precision: Precision, built: Built) -> Result<Vec<Tensor>, BackendError> {
+    fn compiled(&self, cx: &Cx, precision: Precision, by_row: bool) -> Result<Vec<Tensor>, BackendError> {
+        let built = self.segment(by_row);
         let backend = &cx.backend;
         let options = CompileOptions::new(&*built.weights, precision);
         let Some(program) = backend.compile(&built.segment, &options)? else {
@@ -233,7 +283,7 @@ impl<'a> Prepared<'a> {
         let rows = [SeqRows {
             seq: SeqId(1),
             first_row: 0,
-            n_rows: 1,
+            n_rows: if by_row { self.n_rows().unwrap_or(1) } else { 1 },
             pos: 0,
         }];
         state.create(SeqId(1))?;
@@ -331,7 +381,19 @@ impl<'a> Prepared<'a> {
         if longer {
             return Some("a write past the end: the output has more elements than its type".to_owned());
         }
-        fault::named(&self.case.op, &self.original, outputs, &self.want, &limits)
+        // Looking for a name must not hide the failure.
+        let looked = guarded(|| {
+            Ok(fault::named(
+                &self.case.op,
+                &self.original,
+                outputs,
+                &self.want,
+                &limits,
+            ))
+        });
+        let named = looked.ok().flatten();
+        let all = || outputs.iter().zip(&self.want).zip(&limits);
+        named.or_else(|| all().find_map(|((got, want), limit)| pattern(got, want, limit)))
     }
 }
 
@@ -341,4 +403,41 @@ pub(in crate::conformance) fn of_error(error: &BackendError) -> Option<String> {
     let past = matches!(error.root(), BackendError::Panicked { .. })
         && (said.contains("out of bounds") || said.contains("out of range"));
     past.then(|| "a write or read past the end: an index was caught out of bounds".to_owned())
+}
+
+/// The same tensor one element behind the start of its memory.
+fn off_the_line(tensor: &Tensor) -> Result<Tensor, BackendError> {
+    let by = if tensor.dtype().is_quantized() {
+        32
+    } else {
+        tensor.dtype().block_bytes()
+    };
+    let bytes: Vec<u8> = vec![0x5a; by]
+        .into_iter()
+        .chain(tensor.bytes()?.iter().copied())
+        .collect();
+    let n = bytes.len();
+    // Aligned, then entered one element later.
+    let whole = Tensor::from_bytes(DType::U8, [n], &bytes)?;
+    Ok(Tensor::shared(
+        tensor.dtype(),
+        *tensor.shape(),
+        Arc::new(Whole(whole)),
+        by..n,
+    )?)
+}
+
+/// The bytes of a tensor as a source of others.
+#[derive(Debug)]
+struct Whole(Tensor);
+
+impl ByteSource for Whole {
+    fn bytes(&self) -> &[u8] {
+        self.0.bytes().unwrap_or_default()
+    }
+}
+
+fn differ(a: &[Tensor], b: &[Tensor]) -> bool {
+    let bytes = |t: &Tensor| t.bytes().map(<[u8]>::to_vec).unwrap_or_default();
+    a.iter().map(bytes).ne(b.iter().map(bytes))
 }

@@ -142,8 +142,9 @@ impl Rig {
                 )
             }
         };
-        let mut state_options = StateOptions::default();
-        state_options.max_state_bytes = setup.max_state_bytes;
+        let state_options = StateOptions {
+            max_state_bytes: setup.max_state_bytes,
+        };
         let state = guarded(|| program.clone().open(&state_options))?;
         Ok(Rig {
             backend: backend.clone(),

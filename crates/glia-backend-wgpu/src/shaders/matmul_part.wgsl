@@ -1,0 +1,51 @@
+// What every product with weights binds, and where a result goes: y = x Wᵀ (+ bias) (+ residual), the columns of up to
+// three outputs side by side. Constants: 0 columns of this part, 1 rows of x, 2 k, 3 chunks of eight, 4 first column,
+// 5..7 widths of the outputs, 8..11 of the weights, 12 column groups, 13 blocks of 32.
+#if VEC4
+@group(0) @binding(0) var<storage, read> w: array<vec4<u32>>;
+#else
+@group(0) @binding(0) var<storage, read> w: array<u32>;
+#endif
+#if X4
+@group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
+#else
+@group(0) @binding(1) var<storage, read> x: array<f32>;
+#endif
+@group(0) @binding(2) var<storage, read> bias: array<f32>;
+#if RESIDUAL
+@group(0) @binding(3) var<storage, read> residual: array<f32>;
+@group(0) @binding(4) var<storage, read_write> y0: array<f32>;
+#else
+@group(0) @binding(3) var<storage, read_write> y0: array<f32>;
+#if OUT2
+@group(0) @binding(4) var<storage, read_write> y1: array<f32>;
+#endif
+#if OUT3
+@group(0) @binding(5) var<storage, read_write> y2: array<f32>;
+#endif
+#endif
+
+fn put(row: u32, column: u32, sum: f32) {
+    var v = sum;
+    let j = column + p(4u);
+#if BIAS
+    v += bias[j];
+#endif
+#if RESIDUAL
+    v += residual[row * p(5u) + j];
+#endif
+#if OUT2
+    if j >= p(5u) {
+        let j1 = j - p(5u);
+#if OUT3
+        if j1 >= p(6u) {
+            y2[row * p(7u) + j1 - p(6u)] = v;
+            return;
+        }
+#endif
+        y1[row * p(6u) + j1] = v;
+        return;
+    }
+#endif
+    y0[row * p(5u) + j] = v;
+}

@@ -1,0 +1,227 @@
+//! What the GPU backend does for a step: nothing is built, one submission, only what was asked comes back; and what
+//! becomes of a session when the device gives up.
+
+use std::sync::Arc;
+
+use glia_backend_wgpu::{Counters, WgpuBackend, WgpuOptions};
+use glia_core::{Backend, BackendError, DType};
+use glia_model::{Event, GenerateParams, Model, ModelError, Options, SampleParams, WantedRows};
+
+/// The backend, or `None` with the reason printed.
+fn gpu(options: WgpuOptions) -> Option<Arc<WgpuBackend>> {
+    match WgpuBackend::new(options) {
+        Ok(gpu) => Some(Arc::new(gpu)),
+        Err(error) => {
+            println!("SKIP: wgpu: {error}");
+            None
+        }
+    }
+}
+
+fn options(gpu: &Arc<WgpuBackend>) -> Options {
+    Options {
+        backends: Some(vec![gpu.clone() as Arc<dyn Backend>]),
+        kv_dtypes: Some([DType::F16; 2]),
+        max_context: Some(1024),
+        ..Options::default()
+    }
+}
+
+/// What each of `n` decoded tokens adds to the counters, once the first has set everything up.
+fn decode(model: &Model, gpu: &WgpuBackend, n: usize) -> Vec<Counters> {
+    let mut session = model.session().unwrap();
+    session.feed(&[1, 2, 3, 4, 5], &WantedRows::Last).unwrap();
+    session.feed(&[6], &WantedRows::Last).unwrap();
+    let mut before = gpu.counters();
+    let mut steps = Vec::new();
+    for i in 0..n {
+        session.feed(&[7 + i as u32], &WantedRows::Last).unwrap();
+        let now = gpu.counters();
+        steps.push(now.since(&before));
+        before = now;
+    }
+    steps
+}
+
+fn check_steps(model: &Model, gpu: &WgpuBackend, n_layers: usize) {
+    for (i, step) in decode(model, gpu, 40).iter().enumerate() {
+        assert_eq!(
+            (step.buffers, step.bind_groups, step.pipelines),
+            (0, 0, 0),
+            "step {i}: {step:?}"
+        );
+        assert_eq!(step.submits, 1, "step {i}: {step:?}");
+        assert_eq!(step.read_bytes, 4 * model.n_vocab() as u64, "step {i}: {step:?}");
+        // Beside the layers: embedding, rows wanted, last norm, head.
+        let per_layer = (step.dispatches as usize).saturating_sub(4).div_ceil(n_layers);
+        assert!(per_layer <= 12, "step {i}: {per_layer} dispatches per layer, {step:?}");
+    }
+}
+
+#[test]
+fn a_decode_step_builds_nothing_and_submits_once() {
+    for baseline in [false, true] {
+        let Some(gpu) = gpu(WgpuOptions::default().with_baseline(baseline)) else {
+            return;
+        };
+        check_steps(&Model::open_demo_with(options(&gpu)).unwrap(), &gpu, 4);
+    }
+}
+
+#[test]
+fn tokens_are_chosen_on_the_device() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let cpu = Model::open_demo().unwrap();
+    for (temperature, top_k, bytes_per_token) in [(0.0, 0, 12), (0.8, 40, 4 + 8 * 64), (0.8, 0, 4 * 2048)] {
+        let params = || GenerateParams {
+            max_tokens: Some(12),
+            ignore_eos: true,
+            sample: SampleParams {
+                temperature,
+                top_k,
+                seed: Some(5),
+                ..SampleParams::default()
+            },
+            ..GenerateParams::default()
+        };
+        let before = gpu.counters();
+        let tokens = |model: &Model| -> Vec<(u32, f32)> {
+            let events = model.generate_ids(&[1, 2, 3], params()).unwrap().map(Result::unwrap);
+            let token = |e| match e {
+                Event::Token { id, logprob, .. } => Some((id, logprob)),
+                _ => None,
+            };
+            events.filter_map(token).collect()
+        };
+        let on_device = tokens(&model);
+        assert_eq!(on_device.len(), 12);
+        assert_eq!(gpu.counters().since(&before).read_bytes, 12 * bytes_per_token);
+        for (a, b) in on_device.iter().zip(tokens(&cpu)) {
+            assert_eq!(a.0, b.0);
+            assert!((a.1 - b.1).abs() < 0.05, "{} {}", a.1, b.1);
+        }
+    }
+}
+
+#[test]
+fn so_does_one_of_a_real_model() {
+    let path = std::env::var_os("GLIA_MODELS").map(std::path::PathBuf::from);
+    let path = path
+        .map(|dir| dir.join("SmolLM2-135M-Instruct.Q4_1.gguf"))
+        .filter(|p| p.is_file());
+    let Some(path) = path else {
+        println!("SKIP: steps of SmolLM2 on wgpu: GLIA_MODELS names no folder with it");
+        return;
+    };
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    check_steps(&Model::open_with(path, options(&gpu)).unwrap(), &gpu, 30);
+}
+
+#[test]
+fn the_first_request_compiles_nothing() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let before = gpu.counters();
+    model
+        .session()
+        .unwrap()
+        .feed(&(1..40).collect::<Vec<u32>>(), &WantedRows::Last)
+        .unwrap();
+    assert_eq!(gpu.counters().since(&before).pipelines, 0);
+}
+
+#[test]
+fn memory_is_flat_over_requests() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let request = || {
+        let mut session = model.session().unwrap();
+        session.feed(&[1, 2, 3], &WantedRows::Last).unwrap();
+    };
+    (0..10).for_each(|_| request());
+    let before = gpu.counters();
+    (0..990).for_each(|_| request());
+    let after = gpu.counters();
+    assert_eq!(after.buffer_bytes, before.buffer_bytes);
+    assert_eq!(after.since(&before).buffers, 0);
+}
+
+#[test]
+fn a_lost_device_is_said_and_the_session_is_as_before() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let mut session = model.session().unwrap();
+    let expected = session.feed(&[1, 2, 3], &WantedRows::Last).unwrap();
+    gpu.lose_device();
+    let error = session.feed(&[4], &WantedRows::Last).unwrap_err();
+    assert!(error.to_string().contains("the device was lost"), "{error}");
+    assert_eq!(session.pos(), 3);
+    // Whoever opens the model again gets a new device.
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let again = model.session().unwrap().feed(&[1, 2, 3], &WantedRows::Last).unwrap();
+    assert_eq!(again.as_f32().unwrap(), expected.as_f32().unwrap());
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_with_figures() {
+    let limited = |bytes| gpu(WgpuOptions::default().with_max_memory_bytes(bytes));
+    let Some(small) = limited(1 << 20) else { return };
+    let error = Model::open_demo_with(options(&small))
+        .err()
+        .expect("too little memory")
+        .to_string();
+    assert!(error.contains("out of memory") && error.contains("1048576"), "{error}");
+    // What fails while it runs leaves the session as it was.
+    let Some(some) = limited(16 << 20) else { return };
+    let model = Model::open_demo_with(options(&some)).unwrap();
+    let mut session = model.session().unwrap();
+    let ids: Vec<u32> = (0..512).collect();
+    let mut error = None;
+    let mut pos = 0;
+    for _ in 0..2 {
+        pos = session.pos();
+        error = session.feed(&ids, &WantedRows::All).err();
+        if error.is_some() {
+            break;
+        }
+    }
+    let Some(error) = error else {
+        panic!("512 rows of logits fit in 16 MiB")
+    };
+    assert!(out_of_memory(&error), "{error}");
+    assert_eq!(session.pos(), pos);
+    session.feed(&[1, 2], &WantedRows::Last).unwrap();
+}
+
+fn out_of_memory(error: &ModelError) -> bool {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(e) = source {
+        if matches!(e.downcast_ref(), Some(BackendError::OutOfMemory { .. })) {
+            return true;
+        }
+        source = e.source();
+    }
+    error.to_string().contains("out of memory")
+}
+
+#[test]
+fn a_long_prompt_is_many_short_submissions() {
+    let Some(gpu) = gpu(WgpuOptions::default().with_max_submit_ops(100_000_000)) else {
+        return;
+    };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let mut session = model.session().unwrap();
+    let ids: Vec<u32> = (0..1000).map(|i| i % 2048).collect();
+    let before = gpu.counters();
+    let cut = session.feed(&ids, &WantedRows::Last).unwrap();
+    let work = gpu.counters().since(&before);
+    // Seven million operations per token and more for attention.
+    assert!(work.submits >= 70, "{work:?}");
+    let whole = Arc::new(WgpuBackend::new(WgpuOptions::default().with_max_submit_ops(u64::MAX)).unwrap());
+    let model = Model::open_demo_with(options(&whole)).unwrap();
+    let before = whole.counters();
+    let once = model.session().unwrap().feed(&ids, &WantedRows::Last).unwrap();
+    assert_eq!(whole.counters().since(&before).submits, 2);
+    assert_eq!(cut.as_f32().unwrap(), once.as_f32().unwrap());
+}
