@@ -5,6 +5,7 @@ mod arithmetic;
 mod attention;
 mod casts;
 mod compare;
+mod loss;
 mod matrix;
 mod norms;
 mod pick;
@@ -32,6 +33,7 @@ const FAMILIES: &[Family] = &[
     attention::FAMILY,
     casts::FAMILY,
     compare::FAMILY,
+    loss::FAMILY,
     matrix::FAMILY,
     norms::FAMILY,
     pick::FAMILY,
