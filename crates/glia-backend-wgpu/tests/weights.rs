@@ -45,7 +45,11 @@ fn every_dtype_is_decoded_as_the_core_does() {
     for &dtype in dtypes {
         // Widths of one block, of three, and for floats what no chunk divides.
         let block = dtype.block_elems();
-        let widths = if block == 1 { [1, 31, 77] } else { [block, 3 * block, 2 * block] };
+        let widths = if block == 1 {
+            [1, 31, 77]
+        } else {
+            [block, 3 * block, 2 * block]
+        };
         for k in widths {
             let (bytes, values) = blocks(dtype, 7 * k);
             let table = Tensor::from_bytes(dtype, [7, k], &bytes).unwrap();

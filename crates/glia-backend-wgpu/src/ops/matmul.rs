@@ -147,7 +147,11 @@ const fn tiled(run: u32, most: usize) -> Form {
 
 /// The forms for a device.
 fn forms(cx: &Lower<'_>, k: usize) -> &'static [Form] {
-    if cx.caps().alone(k.div_ceil(32)) { &ALONE } else { &TOGETHER }
+    if cx.caps().alone(k.div_ceil(32)) {
+        &ALONE
+    } else {
+        &TOGETHER
+    }
 }
 
 /// The form for `m` rows, by its place.
