@@ -7,6 +7,7 @@ mod device_check;
 mod goldens;
 mod house;
 mod models;
+mod new_backend;
 mod onnx;
 mod sh;
 mod test;
@@ -46,6 +47,8 @@ enum Command {
     Onnx(onnx::Args),
     /// Run the golden cases of a folder
     Goldens(goldens::Args),
+    /// Write a crate with a new backend, outside the workspace
+    NewBackend(new_backend::Args),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Models(args) => models::run(&args),
         Command::Onnx(args) => onnx::run(&args),
         Command::Goldens(args) => goldens::run(&args),
+        Command::NewBackend(args) => new_backend::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -158,6 +158,28 @@ fn every_instruction_set_and_dtype() {
     }
 }
 
+/// Past one block of the cache, beside others, forked, rewound and cancelled, on each of the other instruction sets.
+#[test]
+fn every_instruction_set_and_cache() {
+    let (a, b) = (tokens(97, 1), tokens(31, 2));
+    let graph = graph(DType::Q4_1, &Attention::both());
+    let weights = weights(&graph);
+    for isa in Isa::all_available().into_iter().filter(|isa| *isa != Isa::detect()) {
+        let (one, two) = (tiny::backend(1, Some(isa)), tiny::backend(2, Some(isa)));
+        for kv in CACHES {
+            let what = format!("{} cache {kv}", isa.name());
+            let [one, two] = [&one, &two].map(|cpu| executor(&graph, &weights, cpu, config(Precision::Fast, kv)));
+            let (only_a, only_b) = (cold(&one, &a), cold(&one, &b));
+            check_alive(&what, &only_a);
+            for chunk in [1, 7, 32] {
+                let got = feed(&mut two.session().unwrap(), &a, chunk);
+                assert_eq!(got, only_a, "{what}: chunks of {chunk}");
+            }
+            check_sequences(&what, &two, (&a, &only_a), (&b, &only_b));
+        }
+    }
+}
+
 fn attentions() -> impl Strategy<Value = Attention> {
     let heads = prop::sample::select(vec![(2usize, 1usize), (4, 4), (8, 2), (8, 1), (4, 2)]);
     let window = prop::option::of(prop::sample::select(vec![1usize, 2, 15, 16, 63, 64, 65, 500]));
@@ -181,12 +203,13 @@ proptest! {
         kv in prop::sample::select(CACHES.to_vec()),
         precision in prop::sample::select(PRECISIONS.to_vec()),
         threads in 1usize..4,
+        isa in prop::sample::select(Isa::all_available()),
         cuts in prop::collection::vec((0usize..40, 0usize..70), 1..9),
     ) {
         let graph = graph(DType::Q8_0, &layers);
         let weights = weights(&graph);
-        let one = executor(&graph, &weights, &tiny::backend(1, None), config(precision, kv));
-        let many = executor(&graph, &weights, &tiny::backend(threads, None), config(precision, kv));
+        let one = executor(&graph, &weights, &tiny::backend(1, Some(isa)), config(precision, kv));
+        let many = executor(&graph, &weights, &tiny::backend(threads, Some(isa)), config(precision, kv));
         let n: (usize, usize) = cuts.iter().fold((0, 0), |n, c| (n.0 + c.0, n.1 + c.1));
         let all = [tokens(n.0, 1), tokens(n.1, 2)];
         let whole = [0, 1].map(|i| if all[i].is_empty() { vec![] } else { cold(&one, &all[i]) });

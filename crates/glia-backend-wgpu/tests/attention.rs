@@ -98,7 +98,7 @@ impl Case {
             let mut mask = parts::noise(shape.iter().product(), 4);
             // A third of the keys is out of sight, and all are for the first query.
             for (i, m) in mask.iter_mut().enumerate() {
-                let first = i / self.keys % self.rows == 0 && self.rows > 1;
+                let first = (i / self.keys).is_multiple_of(self.rows) && self.rows > 1;
                 if *m > 0.7 || first {
                     *m = f32::NEG_INFINITY;
                 }
@@ -164,7 +164,9 @@ fn dense(gpu: &WgpuBackend, case: &Case) -> Option<String> {
 #[test]
 fn dense_attention_agrees_with_the_oracle() {
     for (device, gpu) in devices() {
-        let faults = dense_cases().into_iter();
+        // The kernels of the baseline differ in how they get their constants only: a part of the cases will do.
+        let each = if device.starts_with("baseline") { 5 } else { 1 };
+        let faults = dense_cases().into_iter().step_by(each);
         let faults = faults.filter_map(|case| Some(format!("{device}: {case:?}: {}", dense(&gpu, &case)?)));
         let faults: Vec<String> = faults.collect();
         assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -251,24 +253,24 @@ fn acts() -> Vec<Act> {
 
 #[test]
 fn cached_attention_agrees_with_the_oracle() {
+    let group = PLAIN.heads(9, 3);
     let cases = [
-        PLAIN.heads(9, 3),
-        PLAIN.heads(4, 1).size(128, 64).window(37),
-        PLAIN.heads(8, 4).size(80, 80).sinks().capped(2.0),
-        PLAIN.heads(2, 2).size(20, 12),
-        PLAIN.heads(2, 2).size(256, 256).window(64).sinks(),
+        (group, DType::F16),
+        (group, DType::F32),
+        (group, DType::BF16),
+        (group, DType::Q8_0),
+        (PLAIN.heads(4, 1).size(128, 64).window(37), DType::F16),
+        (PLAIN.heads(8, 4).size(80, 80).sinks().capped(2.0), DType::BF16),
+        (PLAIN.heads(2, 2).size(20, 12), DType::F16),
+        (PLAIN.heads(2, 2).size(32, 64).window(64).sinks(), DType::Q8_0),
     ];
     for (device, gpu) in devices() {
+        // As above.
+        let each = if device.starts_with("baseline") { 4 } else { 1 };
         let mut faults = Vec::new();
-        for case in cases {
-            for kv in [DType::F32, DType::F16, DType::BF16, DType::Q8_0] {
-                let row = case.groups * case.d;
-                if kv == DType::Q8_0 && (row % 32 != 0 || case.groups * case.dv % 32 != 0) {
-                    continue;
-                }
-                let fault = compare(&gpu, &cached(&case), kv, &acts(), &rows_of(case), BOUND);
-                faults.extend(fault.map(|fault| format!("{device}: {kv} {case:?}: {fault}")));
-            }
+        for &(case, kv) in cases.iter().step_by(each) {
+            let fault = compare(&gpu, &cached(&case), kv, &acts(), &rows_of(case), BOUND);
+            faults.extend(fault.map(|fault| format!("{device}: {kv} {case:?}: {fault}")));
         }
         assert!(faults.is_empty(), "{}", faults.join("\n"));
     }

@@ -321,6 +321,18 @@ impl Tensor {
         self.typed(DType::I32)
     }
 
+    /// The elements as F32, whatever the dtype and alignment: quantised blocks are decoded, integers converted by value.
+    ///
+    /// # Errors
+    /// [`TensorError::NotOnHost`], [`TensorError::Unreadable`].
+    pub fn to_f32_vec(&self) -> Result<Vec<f32>, TensorError> {
+        let bytes = self.bytes()?;
+        let mut values = vec![0.0; self.n_elems()];
+        crate::quant::dequantize(self.dtype, bytes, &mut values)
+            .map_err(|e| TensorError::Unreadable { reason: e.to_string() })?;
+        Ok(values)
+    }
+
     /// The elements of an F32 tensor to write to; copies them first when others share them.
     ///
     /// # Errors

@@ -39,3 +39,8 @@ pub use exec::{
 };
 pub use graph::{Graph, GraphBuilder, GraphError, Node, NodeId, Output, Value, ValueSource, Vid};
 pub use plan::{BorderCopy, Fallback, FallbackGroup, FallbackReason, MemoryPlan, Plan, PlanError, PlanLimits};
+
+// The guide shows backends alone and under an executor, so its code is compiled and run here.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/writing-a-backend.md")]
+struct WritingABackend;

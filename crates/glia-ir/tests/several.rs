@@ -80,11 +80,11 @@ fn the_calls_of_a_step_in_their_order() {
     let mut session = pair.executor.session().unwrap();
     insta::assert_snapshot!("prepared", pair.journal.take().join("\n"));
     logits(&mut session, &[1, 2, 3]).unwrap();
-    insta::assert_snapshot!("a step", pair.journal.take().join("\n"));
+    insta::assert_snapshot!("a_step", pair.journal.take().join("\n"));
     let mut fork = session.fork().unwrap();
     fork.truncate(1);
     drop(fork);
-    insta::assert_snapshot!("a fork", pair.journal.take().join("\n"));
+    insta::assert_snapshot!("a_fork", pair.journal.take().join("\n"));
 }
 
 #[test]

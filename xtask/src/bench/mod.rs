@@ -26,28 +26,28 @@ pub struct Args {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     model: Vec<PathBuf>,
     /// A peer and the folder of its programs: `llama.cpp=DIR`
-    #[arg(long)]
+    #[arg(long, requires = "model")]
     peer: Option<String>,
     /// Tokens of the prompt; 0 leaves it out
-    #[arg(long, default_value_t = 512)]
+    #[arg(long, default_value_t = 512, requires = "model")]
     prefill: usize,
     /// Tokens to decode; 0 leaves it out
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, requires = "model")]
     decode: usize,
     /// Tokens that are in the cache before decoding, separated by commas
-    #[arg(long, value_delimiter = ',', default_values_t = [0])]
+    #[arg(long, value_delimiter = ',', default_values_t = [0], requires = "model")]
     depth: Vec<usize>,
     /// Sequences that decode together, separated by commas
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', requires = "model")]
     batch: Vec<usize>,
     /// Tokens that each sequence of --batch has in the cache before
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, requires = "model")]
     batch_prompt: usize,
     /// Thread counts, separated by commas
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], requires = "model")]
     threads: Vec<usize>,
     /// Turns per program
-    #[arg(long, default_value_t = 7, value_parser = at_least_one)]
+    #[arg(long, default_value_t = 7, value_parser = at_least_one, requires = "model")]
     rounds: usize,
     /// Measure instead the time from process start to the end of a run of one token, and peak memory
     #[arg(long, requires = "model", conflicts_with_all = ["busy", "batch", "save", "baseline"])]
@@ -56,10 +56,10 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', requires = "model", conflicts_with_all = ["batch", "save", "baseline"])]
     busy: Vec<usize>,
     /// Save our medians as JSON
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "model")]
     save: Option<PathBuf>,
     /// Compare with saved medians
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "model")]
     baseline: Option<PathBuf>,
 }
 
@@ -115,6 +115,21 @@ mod tests {
         assert_eq!(refused(&["--busy", "1,2", "--model", "a.gguf"]), "");
         assert!(refused(&["--start"]).contains("--model"));
         assert!(refused(&["--busy", "1"]).contains("--model"));
+        // Nothing is taken and not heeded: the criterion benches have none of these.
+        assert_eq!(refused(&[]), "");
+        assert_eq!(refused(&["q4_k"]), "");
+        for flag in [
+            "--save",
+            "--baseline",
+            "--peer",
+            "--prefill",
+            "--decode",
+            "--depth",
+            "--batch",
+            "--rounds",
+        ] {
+            assert!(refused(&[flag, "1"]).contains("--model"), "{flag}");
+        }
         assert!(refused(&["--start", "--busy", "1", "--model", "a"]).contains("--busy"));
         assert!(refused(&["--busy", "1", "--batch", "8", "--model", "a"]).contains("--batch"));
         assert!(refused(&["--rounds", "0"]).contains("above 0"));

@@ -9,6 +9,7 @@ use crate::Outcome;
 pub fn run(args: &Args) -> Outcome {
     let tests = tests(args)?;
     let peer = args.peer.as_deref().map(LlamaCpp::find).transpose()?;
+    args.save.as_deref().map_or(Ok(()), saved::check)?;
     let baseline = args.baseline.as_deref().map(saved::read).transpose()?;
     let glia = Glia::build()?;
     println!(

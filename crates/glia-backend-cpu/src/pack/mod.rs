@@ -10,6 +10,8 @@ mod region;
 #[cfg(test)]
 mod tests;
 mod units;
+#[cfg(test)]
+mod wild;
 
 use std::cell::Cell;
 use std::ops::Range;

@@ -17,8 +17,10 @@ use crate::ui;
 struct Known {
     name: &'static str,
     /// Makes it; `options` are the words behind its name, as in `cpu:portable`.
-    open: fn(options: &[&str], engine: &EngineArgs) -> Result<Arc<dyn Backend>, CliError>,
+    open: Open,
 }
+
+type Open = fn(options: &[&str], engine: &EngineArgs) -> Result<Arc<dyn Backend>, CliError>;
 
 const KNOWN: &[Known] = &[
     Known {

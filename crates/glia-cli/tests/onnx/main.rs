@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use glia_backend_cpu::CpuBackend;
+use glia_backend_wgpu::{WgpuBackend, WgpuOptions};
 use glia_core::Backend;
 use glia_core::reference::ReferenceBackend;
 
@@ -28,7 +29,12 @@ type Priority = Vec<Arc<dyn Backend>>;
 /// What every covered case runs on. A backend joins by a line, with those that do what it does not behind it.
 fn backends() -> Vec<Priority> {
     let cpu = Arc::new(CpuBackend::new().expect("this machine has a CPU"));
-    vec![vec![Arc::new(ReferenceBackend)], vec![cpu]]
+    let mut all: Vec<Priority> = vec![vec![Arc::new(ReferenceBackend)], vec![cpu.clone()]];
+    match WgpuBackend::new(WgpuOptions::default()) {
+        Ok(gpu) => all.push(vec![Arc::new(gpu), cpu]),
+        Err(error) => println!("SKIP: node tests on wgpu: {error}"),
+    }
+    all
 }
 
 /// What became of each case, and what is wrong.

@@ -37,19 +37,53 @@ pub struct MemoryHints {
 
 /// A device that runs ops. Object safe: executors hold `Arc<dyn Backend>`.
 ///
-/// Implement level 0 and every model runs, interpreted node by node. The executor calls `supports_node` for each
-/// node at prepare and nothing else runs a node that was refused.
+/// Implement level 0 and every model runs, interpreted node by node; each further level is a method with a default.
+/// The executor calls `supports_node` for each node at prepare, and nothing ever runs a node that was refused. A
+/// backend is used from several threads at once. The guide with code for each level: `docs/writing-a-backend.md`; the
+/// suite that says whether all of this holds: `conformance` (feature of that name).
+///
+/// Tensors are dense and row-major, inputs are shared and must not be written to, outputs have exactly the dtype and
+/// shape of the op's rule. The same inputs give the same bits. What cannot be done is an error, never a panic.
+///
+/// ```
+/// use glia_core::{Backend, BackendError, Op, Tensor};
+///
+/// /// Multiplies by constants.
+/// struct Scaler;
+///
+/// impl Backend for Scaler {
+///     fn name(&self) -> &str {
+///         "scaler"
+///     }
+///     fn supports(&self, op: &Op) -> bool {
+///         matches!(op, Op::Scale { .. })
+///     }
+///     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+///         let Op::Scale { factor } = op else {
+///             return Err(BackendError::unsupported(self.name(), op));
+///         };
+///         let values: Vec<f32> = inputs[0].as_f32()?.iter().map(|x| x * factor).collect();
+///         Ok(vec![Tensor::from_f32(*inputs[0].shape(), &values)?])
+///     }
+/// }
+///
+/// let x = Tensor::from_f32([2], &[1.0, 2.0])?;
+/// assert_eq!(Scaler.execute(&Op::Scale { factor: 3.0 }, &[&x])?[0].as_f32()?, [3.0, 6.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Backend: Send + Sync {
-    /// Short name: `cpu`, `wgpu`.
+    /// Short name without blanks: `cpu`, `wgpu`.
     fn name(&self) -> &str;
 
-    /// Level 0: whether this op can run, whatever the shapes.
+    /// Level 0: whether this op can run, whatever the shapes. Yes wherever `supports_node` may say yes.
     fn supports(&self, op: &Op) -> bool;
 
-    /// Level 0: host tensors in, host tensors out. Inputs obey the op's shape rule.
+    /// Level 0: host tensors in, host tensors out, also on a backend with a memory of its own. Inputs obey the op's
+    /// shape rule; [`Op::output_types`] says what comes out. Ids out of range are errors that name the id.
     ///
     /// # Errors
-    /// [`BackendError`]; the caller adds the node's name.
+    /// [`BackendError`]; the caller adds the node's name. An op that `supports` refuses is
+    /// [`BackendError::UnsupportedOp`].
     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError>;
 
     /// Level 1: whether this node can run, with dtypes and (symbolic) shapes. The default takes F32 everywhere and
@@ -59,7 +93,9 @@ pub trait Backend: Send + Sync {
         self.supports(node.op) && node.inputs.iter().all(|ty| ty.dtype == F32 || ty.dtype.is_int())
     }
 
-    /// Level 1: a private form of weight `input` of a node, made once at prepare. `None` keeps the tensor.
+    /// Level 1: a private form of weight `input` of a node, made once at prepare. `None` keeps the tensor: on a
+    /// backend with a memory of its own it is then uploaded, once. `weight` may lie in a mapped file that is let go
+    /// afterwards.
     ///
     /// # Errors
     /// [`BackendError`].
@@ -68,13 +104,27 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// Level 1: one node with its packed weights. The default calls [`Backend::execute`].
+    /// Level 1: one node with its packed weights; inputs and outputs are in the backend's memory. The default calls
+    /// [`Backend::execute`], on a backend with a memory of its own between downloads and uploads.
     ///
     /// # Errors
     /// [`BackendError`].
     fn execute_node(&self, cx: &mut NodeCx<'_>) -> Result<(), BackendError> {
-        let inputs: Vec<&Tensor> = cx.inputs.iter().collect();
-        *cx.outputs = self.execute(cx.node.op, &inputs)?;
+        if self.space() == MemorySpace::HOST {
+            let inputs: Vec<&Tensor> = cx.inputs.iter().collect();
+            *cx.outputs = self.execute(cx.node.op, &inputs)?;
+            return Ok(());
+        }
+        let home = |t: &Tensor| {
+            if t.check_on_host().is_ok() {
+                Ok(t.clone())
+            } else {
+                self.download(t)
+            }
+        };
+        let inputs: Vec<Tensor> = cx.inputs.iter().map(home).collect::<Result<_, _>>()?;
+        let outputs = self.execute(cx.node.op, &inputs.iter().collect::<Vec<_>>())?;
+        *cx.outputs = outputs.iter().map(|t| self.upload(t)).collect::<Result<_, _>>()?;
         Ok(())
     }
 
@@ -83,7 +133,7 @@ pub trait Backend: Send + Sync {
         MemorySpace::HOST
     }
 
-    /// Level 2: a host tensor into this backend's memory.
+    /// Level 2: a host tensor of any dtype into this backend's memory.
     ///
     /// # Errors
     /// [`BackendError`].
@@ -91,7 +141,8 @@ pub trait Backend: Send + Sync {
         Ok(host.clone())
     }
 
-    /// Level 2: a tensor back to the host. The only synchronisation point.
+    /// Level 2: a tensor of this backend's memory back to the host, the bytes that were uploaded or computed. The
+    /// only synchronisation point.
     ///
     /// # Errors
     /// [`BackendError`].
@@ -104,7 +155,8 @@ pub trait Backend: Send + Sync {
         MemoryHints::default()
     }
 
-    /// Level 3: a whole planned segment at once. `None` means "interpret me".
+    /// Level 3: a whole planned segment at once, all of whose nodes `supports_node` has taken. `None` means
+    /// "interpret me".
     ///
     /// # Errors
     /// [`BackendError`].

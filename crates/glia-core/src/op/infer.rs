@@ -1,7 +1,7 @@
 //! Shape and dtype rules: from the types of a node's inputs to those of its outputs, symbolic or concrete alike.
 
 use super::Op;
-use crate::{BackendError, DType, Dim, ValueType};
+use crate::{BackendError, DType, Dim, Shape, Tensor, ValueType};
 
 type Types = Result<Vec<ValueType>, BackendError>;
 
@@ -31,6 +31,27 @@ impl Op {
             inputs,
         }
         .run()
+    }
+
+    /// Dtype and shape of each output for these tensors: what a backend's `execute` returns.
+    ///
+    /// ```
+    /// use glia_core::{Binary, DType, Op, Tensor};
+    /// let (a, b) = (Tensor::zeros(DType::F32, [3, 1, 5])?, Tensor::zeros(DType::F32, [4, 5])?);
+    /// let (dtype, shape) = Op::Binary(Binary::Add).output_types(&[&a, &b])?[0];
+    /// assert_eq!((dtype, shape.dims()), (DType::F32, &[3, 4, 5][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Op::infer`].
+    pub fn output_types(&self, inputs: &[&Tensor]) -> Result<Vec<(DType, Shape)>, BackendError> {
+        let types: Vec<ValueType> = inputs.iter().map(|t| ValueType::fixed(t.dtype(), t.shape())).collect();
+        let open = |ty: &ValueType| BackendError::shape(self.kind(), format!("an output {ty} has no fixed shape"));
+        self.infer(&types)?
+            .iter()
+            .map(|ty| Ok((ty.dtype, ty.as_fixed().ok_or_else(|| open(ty))?)))
+            .collect()
     }
 }
 

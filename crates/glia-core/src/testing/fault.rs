@@ -44,7 +44,7 @@ impl Fault {
         }
     }
 
-    /// What happens to the outputs of the call, which lie in the memory of `backend`.
+    /// What happens to the outputs of the call, which lie in the memory of `backend` or on the host.
     pub(super) fn after(self, backend: &dyn Backend, outputs: &mut Vec<Tensor>) -> Result<(), BackendError> {
         if self == Fault::NoOutput {
             outputs.clear();
@@ -52,14 +52,16 @@ impl Fault {
         let Some(first) = outputs.first().cloned() else {
             return Ok(());
         };
+        let on_host = first.check_on_host().is_ok();
+        let place = |host: Tensor| if on_host { Ok(host) } else { backend.upload(&host) };
         match self {
             Fault::ExtraOutput => outputs.push(first),
-            Fault::WrongShape => outputs[0] = backend.upload(&Tensor::zeros(DType::F32, [1, 1, 7])?)?,
-            Fault::WrongDType => outputs[0] = backend.upload(&Tensor::zeros(DType::I32, *first.shape())?)?,
+            Fault::WrongShape => outputs[0] = place(Tensor::zeros(DType::F32, [1, 1, 7])?)?,
+            Fault::WrongDType => outputs[0] = place(Tensor::zeros(DType::I32, *first.shape())?)?,
             Fault::NaN if first.dtype() == DType::F32 => {
-                let mut host = backend.download(&first)?;
+                let mut host = if on_host { first } else { backend.download(&first)? };
                 host.as_f32_mut()?.fill(f32::NAN);
-                outputs[0] = backend.upload(&host)?;
+                outputs[0] = place(host)?;
             }
             Fault::NaN | Fault::NoOutput | Fault::Fails | Fault::Panics => {}
         }

@@ -13,11 +13,12 @@
 //! let device = NullBackend::new().named("device").in_space(MemorySpace(7));
 //! let device = RecordingBackend::new(Arc::new(device)).writing_to(&journal);
 //!
-//! let x = device.upload(&Tensor::zeros(DType::F32, [2, 3])?)?;
+//! let x = Tensor::zeros(DType::F32, [2, 3])?;
 //! device.execute(&Op::Scale { factor: 2.0 }, &[&x])?;
+//! device.upload(&x)?;
 //! assert_eq!(
 //!     journal.take(),
-//!     ["device: upload f32[2, 3]", "device: execute scale{factor=2} of f32[2, 3] -> f32[2, 3]"]
+//!     ["device: execute scale{factor=2} of f32[2, 3] -> f32[2, 3]", "device: upload f32[2, 3]"]
 //! );
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

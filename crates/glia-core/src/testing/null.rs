@@ -23,13 +23,16 @@ type NodePredicate = Arc<dyn Fn(&NodeView<'_>) -> bool + Send + Sync>;
 /// use glia_core::testing::NullBackend;
 /// use glia_core::{Backend, DType, MemorySpace, Op, Tensor};
 ///
-/// let device = NullBackend::new().named("device").in_space(MemorySpace(3)).supporting_kinds(&["matmul"]);
-/// assert!(device.supports(&Op::MatMul) && !device.supports(&Op::TokenEmbed));
-/// let host = Tensor::zeros(DType::F32, [2, 4])?;
-/// assert!(device.execute(&Op::MatMul, &[&host, &host]).is_err(), "not in its memory");
-/// let there = device.upload(&host)?;
-/// let out = device.execute(&Op::MatMul, &[&there, &there])?;
-/// assert_eq!(device.download(&out[0])?.as_f32()?, [0.0; 4]);
+/// let null = NullBackend::new().supporting_kinds(&["matmul"]);
+/// assert!(null.supports(&Op::MatMul) && !null.supports(&Op::TokenEmbed));
+/// let x = Tensor::zeros(DType::F32, [2, 4])?;
+/// assert_eq!(null.execute(&Op::MatMul, &[&x, &x])?[0].shape().dims(), [2, 2]);
+/// assert!(null.execute(&Op::MatMul, &[&x]).is_err(), "one input is missing");
+///
+/// let device = NullBackend::new().named("device").in_space(MemorySpace(3));
+/// let there = device.upload(&x)?;
+/// assert!(there.bytes().is_err() && null.download(&there).is_err(), "in another memory");
+/// assert_eq!(device.download(&there)?.as_f32()?, [0.0; 8]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -151,10 +154,6 @@ impl NullBackend {
         );
         Err(BackendError::invalid("memory", reason))
     }
-
-    fn outputs(&self, op: &Op, inputs: &[ValueType]) -> Result<Vec<Tensor>, BackendError> {
-        op.infer(inputs)?.iter().map(|ty| self.zeros(ty)).collect()
-    }
 }
 
 impl Backend for NullBackend {
@@ -167,12 +166,13 @@ impl Backend for NullBackend {
     }
 
     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        inputs.iter().try_for_each(|t| self.check_place(t))?;
-        let types: Vec<ValueType> = inputs.iter().map(|t| type_of(t)).collect();
         if !self.supports(op) {
             return Err(BackendError::unsupported(&self.name, op));
         }
-        self.outputs(op, &types)
+        inputs.iter().try_for_each(|t| t.check_on_host())?;
+        let types = op.output_types(inputs)?;
+        let made = types.into_iter().map(|(dtype, shape)| Tensor::zeros(dtype, shape));
+        Ok(made.collect::<Result<_, _>>()?)
     }
 
     fn supports_node(&self, node: &NodeView<'_>) -> bool {
@@ -202,7 +202,8 @@ impl Backend for NullBackend {
                 }
             });
         }
-        *cx.outputs = self.outputs(cx.node.op, &types)?;
+        let outputs = cx.node.op.infer(&types)?;
+        *cx.outputs = outputs.iter().map(|ty| self.zeros(ty)).collect::<Result<_, _>>()?;
         Ok(())
     }
 

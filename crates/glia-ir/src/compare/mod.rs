@@ -145,7 +145,11 @@ impl<'a> Walk<'a> {
                 }
             }
         }
-        let mut last_reader: Vec<usize> = graph.readers().iter().map(|r| r.last().map_or(0, |r| r.index())).collect();
+        let mut last_reader: Vec<usize> = graph
+            .readers()
+            .iter()
+            .map(|r| r.last().map_or(0, |r| r.index()))
+            .collect();
         for (id, _) in graph.inputs() {
             last_reader[id.index()] = usize::MAX;
         }

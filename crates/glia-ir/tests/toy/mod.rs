@@ -53,8 +53,6 @@ impl Backend for Toy {
     }
 
     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
-        let host: Vec<Tensor> = inputs.iter().map(|t| self.download(t)).collect::<Result<_, _>>()?;
-        let inputs: Vec<&Tensor> = host.iter().collect();
         let output = match op {
             Op::MatMul => matmul(inputs[0], inputs[1]),
             Op::Binary(Binary::Add) => zip(inputs[0], inputs[1], |a, b| a + b),
@@ -69,7 +67,7 @@ impl Backend for Toy {
                 });
             }
         };
-        Ok(vec![self.upload(&output)?])
+        Ok(vec![output])
     }
 
     fn space(&self) -> MemorySpace {

@@ -31,7 +31,8 @@ pub(super) fn lower(cx: &mut Lower<'_>, instr: &Instr, sdpa: &Sdpa) -> Result<()
         d: size(k_id, 2),
         dv: size(v_id, 2),
         window: sdpa.window,
-        alone: cx.caps().software,
+        // Longer heads would unroll to more loads than such devices compile in a second.
+        alone: cx.caps().software && size(k_id, 2).max(size(v_id, 2)) <= 256,
     };
     let y = cx.value(instr.outputs[0])?;
     let q = cx.value(q_id)?;
