@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use glia_backend_cpu::{CpuBackend, CpuOptions, Isa};
+use glia_backend_cpu::isa::Isa;
+use glia_backend_cpu::{CpuBackend, CpuOptions};
 use glia_core::Backend;
 use glia_core::reference::ReferenceBackend;
 
