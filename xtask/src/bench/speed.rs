@@ -87,7 +87,7 @@ mod tests {
     }
 
     fn parse(flags: &[&str]) -> Args {
-        Line::parse_from([&["bench"], flags].concat()).args
+        Line::parse_from([&["bench", "--model", "m.gguf"], flags].concat()).args
     }
 
     #[test]
