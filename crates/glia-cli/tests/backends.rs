@@ -7,7 +7,7 @@ use support::{fails, glia, out, run, text};
 #[test]
 fn names_of_backends_are_checked() {
     for (list, parts) in [
-        ("frob", &["--backend", "`frob`", "available: cpu, reference"][..]),
+        ("frob", &["--backend", "`frob`", "available: cpu, wgpu, reference"][..]),
         (",", &["--backend", "empty", "available: cpu"]),
         ("cpu,cpu", &["`cpu` is given twice"]),
         ("cpu:frob", &["`cpu:frob`", "instruction set", "portable"]),

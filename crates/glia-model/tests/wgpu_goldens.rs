@@ -1,4 +1,5 @@
-//! Golden models on a GPU, the CPU behind it: those that the CPU runs, within four times their tolerance.
+//! Golden models on a GPU, the CPU behind it: those that the CPU runs, within four times their tolerance,
+//! and no node left to the CPU.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ fn every_model_that_the_cpu_runs() {
     let demands = Demands {
         atol_times: 4.0,
         same_bits: false,
+        all_on_first: true,
     };
     let repo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../goldens");
     let mut folders = vec![repo];

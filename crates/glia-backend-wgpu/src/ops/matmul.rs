@@ -1,6 +1,6 @@
 //! Matrix products, in F32 whatever the precision. Dots of four signed bytes (`dot4I8Packed`) are not used: measured on
-//! llvmpipe (576 columns, k 1536, Q8_0, time of the processor), a kernel that multiplies rows quantised per 32 takes 0.85
-//! to 0.95 of the time of this one for one row, before those rows are quantised, and 1.18 of it for 64. Cooperative
+//! llvmpipe (576 columns, k 1536, Q8_0, time of the processor), a kernel that multiplies rows quantised per 32 takes 0.67
+//! to 0.95 of the time of this one for one row, before those rows are quantised, and 1.17 to 1.19 of it for 64. Cooperative
 //! matrices are not used either: they are experimental in wgpu.
 
 use glia_core::{BackendError, DType, Instr, ValueId};

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use glia_core::{
     Backend, BackendError, CompileOptions, NodeView, Op, Precision, Program, Segment, Tensor, ValueType, conformance,
-    reference,
 };
 use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 
@@ -15,7 +14,7 @@ use super::{Access, Def, KernelKey, Source};
 use crate::backend::{Inputs, segment_of};
 use crate::{Kernels, WgpuBackend, WgpuOptions};
 
-/// Compiles what it is given and computes nothing: results are the oracle's.
+/// Compiles what it is given and computes nothing, so that every case is given up once its kernels are known.
 struct Asked(Arc<WgpuBackend>);
 
 impl Backend for Asked {
@@ -39,7 +38,7 @@ impl Backend for Asked {
             let options = CompileOptions::new(&consts, Precision::Exact);
             self.0.compile(&segment_of(op, &types)?, &options)?;
         }
-        reference::execute(op, inputs)
+        Err(only_asked())
     }
 
     fn compile(
@@ -48,8 +47,12 @@ impl Backend for Asked {
         options: &CompileOptions<'_>,
     ) -> Result<Option<Arc<dyn Program>>, BackendError> {
         self.0.compile(segment, options)?;
-        Ok(None)
+        Err(only_asked())
     }
+}
+
+fn only_asked() -> BackendError {
+    BackendError::Other("nothing is computed".into())
 }
 
 /// A kernel by its name: the file, and the definitions that hold.
@@ -75,7 +78,6 @@ fn kernels() -> BTreeMap<String, KernelKey> {
         let stub = KernelKey::new(Source::Unary, &[Access::Read, Access::Write]).text("FN", "silu");
         gpu.gpu().note_kernels(&stub).unwrap();
         let asked: Arc<dyn Backend> = Arc::new(Asked(gpu.clone()));
-        // What fails shows in the suite itself; here some cases have no device to fail on.
         let _ = conformance::run(&asked, &conformance::Options::default());
         all.extend(gpu.gpu().kernel_keys().into_iter().map(|key| (name(&key), key)));
     }

@@ -37,19 +37,26 @@ pub(super) fn pack_row(
     Ok(())
 }
 
-/// Bits `shift..shift + bits` of each level, side by side.
+/// Bits `shift..shift + bits` of each level, side by side. Levels come in eights.
 fn plane(levels: &[u8], shift: usize, bits: usize, out: &mut [u32]) {
     if bits == 8 {
         bytemuck::cast_slice_mut::<u32, u8>(out)[..levels.len()].copy_from_slice(levels);
         return;
     }
-    let per_word = 32 / bits;
-    let mask = u32::MAX >> (32 - bits);
-    for (word, levels) in out.iter_mut().zip(levels.chunks(per_word)) {
-        for (i, &level) in levels.iter().enumerate() {
-            *word |= ((u32::from(level) >> shift) & mask) << (i * bits);
-        }
+    for (i, levels) in levels.as_chunks::<8>().0.iter().enumerate() {
+        let field = squeezed(u64::from_le_bytes(*levels) >> shift, bits);
+        let at = 8 * bits * i;
+        out[at / 32] |= field << (at % 32);
     }
+}
+
+/// The lowest `bits` bits of each of eight bytes, side by side: neighbours are joined three times.
+fn squeezed(bytes: u64, bits: usize) -> u32 {
+    let mask = |fields: usize| u64::MAX >> (64 - fields * bits);
+    let mut x = bytes & (0x0101_0101_0101_0101 * mask(1));
+    x = (x | x >> (8 - bits)) & (0x0001_0001_0001_0001 * mask(2));
+    x = (x | x >> (16 - 2 * bits)) & (0x0000_0001_0000_0001 * mask(4));
+    ((x | x >> (32 - 4 * bits)) & mask(8)) as u32
 }
 
 fn half(block: &[u8], at: usize) -> u32 {

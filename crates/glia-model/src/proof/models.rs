@@ -20,6 +20,8 @@ pub struct Demands {
     pub atol_times: f32,
     /// Whether chunks give the bits of the full forward, or are held to the tolerance only.
     pub same_bits: bool,
+    /// Whether every node must run on the first backend itself.
+    pub all_on_first: bool,
 }
 
 impl Default for Demands {
@@ -27,6 +29,7 @@ impl Default for Demands {
         Demands {
             atol_times: 1.0,
             same_bits: true,
+            all_on_first: false,
         }
     }
 }
@@ -144,6 +147,12 @@ fn case(folder: &Path, config: &str, backends: &[Arc<dyn Backend>], demands: Dem
         .with_max_context(file.spec().max_positions)
         .with_max_step_tokens(32);
     let executor = GraphExecutor::prepare(graph, file.weights(), backends.to_vec(), exec).map_err(fail)?;
+    if let (true, Some(node)) = (demands.all_on_first, executor.plan().fallbacks.first()) {
+        let n = executor.plan().fallbacks.len();
+        return Err(fail(format!(
+            "{n} nodes do not run on the first backend, the first is {node:?}"
+        )));
+    }
     let checked = if headless {
         check_headless(&executor, &golden)
     } else {

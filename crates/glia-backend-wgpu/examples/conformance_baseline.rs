@@ -1,0 +1,10 @@
+//! The conformance suite on the wgpu backend masked to the WebGPU baseline, as a program: `cargo run --release
+//! -p glia-backend-wgpu --example conformance_baseline`.
+
+use glia_backend_wgpu::{WgpuBackend, WgpuOptions};
+
+fn main() -> Result<std::process::ExitCode, Box<dyn std::error::Error>> {
+    Ok(glia_core::conformance::main(WgpuBackend::new(
+        WgpuOptions::default().with_baseline(true),
+    )?))
+}
