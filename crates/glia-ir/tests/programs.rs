@@ -2,11 +2,12 @@
 
 mod toy;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use glia_core::testing::{Call, Fault, Journal, NullBackend, RecordingBackend};
-use glia_core::{DType, Precision};
-use glia_ir::{ExecConfig, ExecError, GraphExecutor};
+use glia_core::{DType, Dim, MemorySpace, Op, Precision, Tensor, ValueType};
+use glia_ir::{ExecConfig, ExecError, GraphBuilder, GraphExecutor, RunOptions};
 use toy::{ids, model, weights};
 
 /// What changes sequences.
@@ -70,6 +71,40 @@ fn a_program_sees_steps_of_dense_rows_and_one_commit_each() {
         "null.0: free 3",
     ];
     assert_eq!(backend.journal().take(), expected);
+}
+
+#[test]
+fn a_run_returns_the_outputs_that_it_names_and_no_others() {
+    let space = MemorySpace(7);
+    let backend = recording(null("far").in_space(space));
+    let mut b = GraphBuilder::new("two outputs");
+    let x = b
+        .input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(4)]))
+        .unwrap();
+    for (name, factor) in [("twice", 2.0), ("thrice", 3.0)] {
+        let y = b.node1(name, Op::Scale { factor }, &[x]).unwrap();
+        b.output(name, y).unwrap();
+    }
+    let none: HashMap<String, Tensor> = HashMap::new();
+    let mut ex =
+        GraphExecutor::prepare(b.finish().unwrap(), none, vec![backend.clone()], ExecConfig::default()).unwrap();
+    let input = [("x", Tensor::zeros(DType::F32, [3, 4]).unwrap())];
+    let mut names = |wanted: &[&str]| -> Vec<String> {
+        let options = RunOptions::default().with_wanted_outputs(wanted);
+        let outputs = ex.run_with(&input, &options).unwrap();
+        outputs.iter().map(|(name, _)| name.to_owned()).collect()
+    };
+    assert_eq!(names(&["thrice"]), ["thrice"]);
+    assert_eq!(names(&["thrice", "twice"]), ["twice", "thrice"]);
+    assert!(names(&[]).is_empty());
+    let before = ex.default_session().pos();
+    let options = RunOptions::default().with_wanted_outputs(&["fourfold"]);
+    let error = ex.run_with(&input, &options).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the graph has no output `fourfold`; it declares twice, thrice"
+    );
+    assert_eq!(ex.default_session().pos(), before);
 }
 
 #[test]
