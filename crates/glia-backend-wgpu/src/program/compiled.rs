@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use glia_core::{
-    BackendError, CompileOptions, DType, Precision, Program, ProgramState, Segment, SeqId, SeqRows, Sizes,
-    StateOptions, Tensor, ValueId, ValueKind,
+    BackendError, CompileOptions, DType, Program, ProgramState, Segment, SeqId, SeqRows, Sizes, StateOptions, Tensor,
+    ValueId, ValueKind,
 };
 
 use super::lower::IndexLimit;
@@ -30,7 +30,6 @@ pub(super) struct Compiled {
     pub kv_dtypes: [DType; 2],
     pub one_sequence: bool,
     weight_bytes: usize,
-    precision: Precision,
 }
 
 /// Where an output of the segment comes from.
@@ -121,7 +120,6 @@ pub(crate) fn compile(
         max_context: options.max_context,
         kv_dtypes: options.kv_dtypes,
         weight_bytes,
-        precision: options.precision,
     }))
 }
 
@@ -151,7 +149,6 @@ impl Program for Compiled {
 
     fn describe(&self) -> String {
         let (n, m) = (self.dispatches.len(), self.segment.instrs.len());
-        let _ = self.precision;
         format!("compiled for {}: {m} nodes in {n} dispatches", self.gpu.entry)
     }
 }

@@ -241,6 +241,7 @@ impl Bound {
     /// The dispatches of this step, those too large for one submission cut into several.
     fn pieces(&self, program: &Compiled, step: &Step<'_>, info: &StepInfo<'_>) -> Vec<Piece> {
         let limit = program.gpu.max_submit_ops.max(1);
+        let seqs: Vec<glia_core::Sizes> = info.seq_sizes().collect();
         let mut last: (&[usize], u64) = (&[], 0);
         let mut pieces = Vec::with_capacity(program.dispatches.len());
         let wanted = (0..program.outputs.len()).filter(|&i| step.wants(i));
@@ -254,7 +255,7 @@ impl Bound {
                 continue;
             }
             if last.0 != &*dispatch.instrs {
-                let ops = dispatch.instrs.iter().map(|&i| program.ops_of(i, info));
+                let ops = dispatch.instrs.iter().map(|&i| program.ops_of(i, info, &seqs));
                 last = (&dispatch.instrs, ops.fold(0, u64::saturating_add));
             }
             let n_pieces = (last.1 / limit + 1).min(call.groups);
@@ -478,21 +479,11 @@ fn check_binding(gpu: &Gpu, what: &str, bytes: u64) -> Result<(), BackendError> 
 }
 
 impl Compiled {
-    /// Arithmetic of an instruction in this step.
-    fn ops_of(&self, instr: usize, info: &StepInfo<'_>) -> u64 {
-        let seqs: Vec<glia_core::Sizes> = info
-            .rows
-            .iter()
-            .map(|r| glia_core::Sizes {
-                t: r.n_rows,
-                p: r.pos,
-                n: 1,
-                ..info.sizes
-            })
-            .collect();
+    /// Arithmetic of an instruction in this step, whose sequences have these sizes.
+    fn ops_of(&self, instr: usize, info: &StepInfo<'_>, seqs: &[glia_core::Sizes]) -> u64 {
         let cost = self
             .segment
-            .cost(&self.segment.instrs[instr], &info.sizes, &seqs, self.kv_dtypes);
+            .cost(&self.segment.instrs[instr], &info.sizes, seqs, self.kv_dtypes);
         cost.map_or(0, |c| c.ops)
     }
 }

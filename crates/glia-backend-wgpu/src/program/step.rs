@@ -29,6 +29,16 @@ impl StepInfo<'_> {
         ty.shape(&self.sizes).unwrap_or_else(|| Shape::new(&[0]))
     }
 
+    /// The sizes of the step as each of its sequences sees them.
+    pub fn seq_sizes(&self) -> impl Iterator<Item = Sizes> + '_ {
+        self.rows.iter().map(|row| Sizes {
+            t: row.n_rows,
+            p: row.pos,
+            n: 1,
+            ..self.sizes
+        })
+    }
+
     /// Elements of a value in this step.
     pub fn n_elems(&self, ty: &ValueType) -> usize {
         self.shape(ty).checked_elems().unwrap_or(0)
