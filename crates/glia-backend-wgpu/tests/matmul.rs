@@ -4,8 +4,8 @@
 mod parts;
 
 use glia_backend_wgpu::{Kernels, WgpuBackend, WgpuOptions};
-use glia_core::{Backend, DType, Op, Tensor, quant, reference};
-use parts::{devices, noise};
+use glia_core::{Backend, Binary, DType, Dim, Op, Precision, Tensor, ValueType, quant, reference};
+use parts::{Build, devices, noise, run_once};
 
 fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
     let values = noise(n * k, (n * 31 + k) as u32);
@@ -40,6 +40,71 @@ fn every_form_agrees_with_the_oracle_at_awkward_sizes() {
                 check(&gpu, &format!("{dtype} {m}x{n}x{k} ({name})"), &[&x, &w, &bias]);
             }
         }
+    }
+}
+
+/// Where results need not be exact, many rows may be multiplied in F16: each is scaled, so that neither large nor small
+/// ones are lost, and matrices with weights beyond F16 are not.
+#[test]
+fn fast_products_are_as_near_as_eleven_bits_take_them() {
+    let mut seen = false;
+    for (name, gpu) in devices() {
+        seen |= gpu.adapter().cooperative_matrices;
+        let sizes = [
+            (DType::F32, 65, 31),
+            (DType::BF16, 3, 7),
+            (DType::Q8_0, 130, 96),
+            (DType::Q4_1, 70, 64),
+        ];
+        for (dtype, n, k) in sizes {
+            for top in [1.0, 1e30, 1e-30, 300_000.0] {
+                let values: Vec<f32> = noise(n * k, (n * 31 + k) as u32);
+                // Weights beyond F16, where the form can hold them.
+                let grown = if top == 300_000.0 { top } else { 1.0 };
+                if grown > 1.0 && !matches!(dtype, DType::F32 | DType::BF16) {
+                    continue;
+                }
+                let values: Vec<f32> = values.iter().map(|v| v * grown).collect();
+                let mut bytes = vec![0; dtype.size_bytes(n * k).unwrap()];
+                quant::quantize(dtype, &values, &mut bytes).unwrap();
+                let w = Tensor::from_bytes(dtype, [n, k], &bytes).unwrap();
+                let bias = Tensor::from_f32([n], &noise(n, 5)).unwrap();
+                let mut build = Build::default();
+                let x = build.input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(k)]));
+                let r = build.input("r", ValueType::new(DType::F32, [Dim::T, Dim::fixed(n)]));
+                let (wid, bid) = (build.weight("w", w.clone()), build.weight("bias", bias.clone()));
+                let y = build.op(Op::MatMul, &[x, wid, bid])[0];
+                build.segment.outputs = build.op(Op::Binary(Binary::Add), &[y, r]);
+                for m in [1, 15, 16, 17, 32, 33, 64, 65, 130] {
+                    let scale = if grown > 1.0 { 1.0 } else { top };
+                    // Every row has a size of its own.
+                    let rows: Vec<f32> = noise(m * k, m as u32)
+                        .iter()
+                        .enumerate()
+                        .map(|(i, v)| v * scale * (1.0 + (i / k) as f32))
+                        .collect();
+                    let xt = Tensor::from_f32([m, k], &rows).unwrap();
+                    let rt = Tensor::from_f32([m, n], &noise(m * n, 9)).unwrap();
+                    let product = reference::execute(&Op::MatMul, &[&xt, &w, &bias]).unwrap();
+                    let expected = reference::execute(&Op::Binary(Binary::Add), &[&product[0], &rt]).unwrap();
+                    let got = run_once(&gpu, &build, Precision::Fast, &[xt, rt]);
+                    let pairs = got[0].as_f32().unwrap().iter().zip(expected[0].as_f32().unwrap());
+                    for (i, (a, b)) in pairs.enumerate() {
+                        // Elements of both are below two in size before they are scaled; both are rounded to eleven
+                        // bits, and sums of k in F32.
+                        let size = 4.0 * grown * scale * (1.0 + (i / n) as f32) * k as f32;
+                        let bound = size * (2f32.powi(-10) + 4e-7 * k as f32) + 1e-5;
+                        assert!(
+                            (a - b).abs() <= bound,
+                            "{dtype} {m}x{n}x{k} times {top} ({name}): {i} is {a}, not {b}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+    if !seen {
+        println!("skipped: no cooperative matrices on this adapter; products in F32 were tested");
     }
 }
 

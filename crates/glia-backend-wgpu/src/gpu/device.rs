@@ -67,7 +67,11 @@ impl Gpu {
             label: Some("glia"),
             required_features: features,
             required_limits: limits.clone(),
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            experimental_features: if features.intersects(wgpu::Features::all_experimental_mask()) {
+                unlocked::experimental()
+            } else {
+                wgpu::ExperimentalFeatures::disabled()
+            },
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             trace: wgpu::Trace::Off,
         };
@@ -86,7 +90,8 @@ impl Gpu {
         }));
         let info = adapter.get_info();
         let software = info.device_type == wgpu::DeviceType::Cpu && options.kernels == Kernels::Auto;
-        let mut caps = Caps::new(features, &limits, software, info.subgroup_min_size);
+        let coop = adapter.cooperative_matrix_properties();
+        let mut caps = Caps::new(features, &limits, software, &info, &coop);
         if options.max_binding_bytes > 0 {
             caps.max_binding_bytes = caps.max_binding_bytes.min(options.max_binding_bytes & !255).max(256);
         }

@@ -45,6 +45,8 @@ sources! {
         MatMul => "matmul",
         MatMulAlone => "matmul_alone",
         MatMulTiled => "matmul_tiled",
+        MatMulCoop => "matmul_coop",
+        Halve => "halve",
         Batched => "batched",
         Heads => "heads",
         KvAppend => "kv_append",

@@ -6,23 +6,28 @@
 #else
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 #endif
+#if MUL16
+@group(0) @binding(1) var<storage, read> halves: array<vec4<f16>>;
+@group(0) @binding(2) var<storage, read> unscale: array<f32>;
+#else
 #if X4
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 #else
 @group(0) @binding(1) var<storage, read> x: array<f32>;
 #endif
-@group(0) @binding(2) var<storage, read> bias: array<f32>;
+#endif
+#if BIAS
+@group(0) @binding({{BIAS_AT}}) var<storage, read> bias: array<f32>;
+#endif
 #if RESIDUAL
-@group(0) @binding(3) var<storage, read> residual: array<f32>;
-@group(0) @binding(4) var<storage, read_write> y0: array<f32>;
-#else
-@group(0) @binding(3) var<storage, read_write> y0: array<f32>;
+@group(0) @binding({{RESIDUAL_AT}}) var<storage, read> residual: array<f32>;
+#endif
+@group(0) @binding({{Y0}}) var<storage, read_write> y0: array<f32>;
 #if OUT2
-@group(0) @binding(4) var<storage, read_write> y1: array<f32>;
+@group(0) @binding({{Y1}}) var<storage, read_write> y1: array<f32>;
 #endif
 #if OUT3
-@group(0) @binding(5) var<storage, read_write> y2: array<f32>;
-#endif
+@group(0) @binding({{Y2}}) var<storage, read_write> y2: array<f32>;
 #endif
 
 fn put(row: u32, column: u32, sum: f32) {
