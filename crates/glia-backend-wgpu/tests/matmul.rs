@@ -3,7 +3,7 @@
 
 mod parts;
 
-use glia_backend_wgpu::{Kernels, WgpuBackend, WgpuOptions};
+use glia_backend_wgpu::{ByteDots, Kernels, WgpuBackend, WgpuOptions};
 use glia_core::{Backend, Binary, DType, Dim, Op, Precision, Tensor, ValueType, quant, reference};
 use parts::{Build, devices, noise, run_once};
 
@@ -105,6 +105,66 @@ fn fast_products_are_as_near_as_eleven_bits_take_them() {
     }
     if !seen {
         println!("skipped: no cooperative matrices on this adapter; products in F32 were tested");
+    }
+}
+
+/// Rows as products in bytes take them: 32 to a scale, the largest 127.
+fn in_bytes(rows: &[f32], k: usize) -> Vec<f32> {
+    let block = |x: &[f32]| -> Vec<f32> {
+        let top = x.iter().fold(0f32, |top, v| top.max(v.abs()));
+        let inverse = if top > 1e-36 { 127.0 / top } else { 0.0 };
+        x.iter()
+            .map(|v| (v * inverse).round_ties_even() * (top / 127.0))
+            .collect()
+    };
+    rows.chunks(k).flat_map(|row| row.chunks(32).flat_map(block)).collect()
+}
+
+#[test]
+fn products_in_bytes_are_those_of_rounded_rows() {
+    for kernels in [Kernels::Auto, Kernels::Together] {
+        for baseline in [false, true] {
+            let options = WgpuOptions::default().with_kernels(kernels).with_baseline(baseline);
+            let gpu = WgpuBackend::new(options.with_byte_dots(ByteDots::Always)).unwrap();
+            let sizes = [
+                (DType::Q8_0, 130, 96),
+                (DType::Q4_0, 33, 64),
+                (DType::Q4_1, 5, 2048),
+                (DType::Q8_0, 3, 32),
+            ];
+            for (dtype, n, k) in sizes {
+                let w = weight(dtype, n, k);
+                let mut build = Build::default();
+                let x = build.input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(k)]));
+                let wid = build.weight("w", w.clone());
+                build.segment.outputs = build.op(Op::MatMul, &[x, wid]);
+                for (m, scale) in [(1, 1.0), (2, 1e20), (5, 1e-20), (9, 1.0)] {
+                    let mut rows: Vec<f32> = noise(m * k, m as u32).iter().map(|v| v * scale).collect();
+                    rows[..32].fill(0.0);
+                    let rounded = Tensor::from_f32([m, k], &in_bytes(&rows, k)).unwrap();
+                    let expected = reference::execute(&Op::MatMul, &[&rounded, &w]).unwrap();
+                    let xt = Tensor::from_f32([m, k], &rows).unwrap();
+                    let got = run_once(&gpu, &build, Precision::Fast, &[xt]);
+                    // One element in some blocks may be rounded to the other side.
+                    let bound = scale * (4e-7 * k as f32 + 2.0 * 2.0 / 127.0 * 2.0 * (k as f32 / 512.0).max(1.0));
+                    let pairs = got[0].as_f32().unwrap().iter().zip(expected[0].as_f32().unwrap());
+                    for (i, (a, b)) in pairs.enumerate() {
+                        let what = format!("{dtype} {m}x{n}x{k} ({kernels:?}, baseline {baseline})");
+                        assert!((a - b).abs() <= bound, "{what}: {i} is {a}, not {b}");
+                    }
+                }
+                // What is not finite stays so.
+                let mut rows = noise(k, 3);
+                rows[k - 1] = f32::INFINITY;
+                let got = run_once(
+                    &gpu,
+                    &build,
+                    Precision::Fast,
+                    &[Tensor::from_f32([1, k], &rows).unwrap()],
+                );
+                assert!(got[0].as_f32().unwrap().iter().all(|v| !v.is_finite()), "{dtype}");
+            }
+        }
     }
 }
 

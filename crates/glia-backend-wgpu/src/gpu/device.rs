@@ -13,7 +13,7 @@ use super::adapter::{self, AdapterEntry};
 use super::buffers::Pool;
 use super::caps::{self, Caps};
 use super::counters::Counting;
-use super::{Kernels, WgpuOptions, unlocked};
+use super::{ByteDots, Kernels, WgpuOptions, unlocked};
 use crate::shader::{KernelKey, Pipeline};
 
 /// Name of the backend.
@@ -35,6 +35,7 @@ pub(crate) struct Gpu {
     pub pool: Pool,
     pub max_submit_ops: u64,
     pub max_memory_bytes: u64,
+    pub byte_dots: ByteDots,
     pipelines: Mutex<HashMap<KernelKey, Arc<Pipeline>>>,
     /// What stands for every kernel where tests only ask which there are.
     #[cfg(test)]
@@ -107,6 +108,7 @@ impl Gpu {
             entry: adapter::entry(&adapter),
             max_submit_ops: submit_ops,
             max_memory_bytes: options.max_memory_bytes,
+            byte_dots: options.byte_dots,
             device,
             queue,
             caps,

@@ -13,7 +13,7 @@ use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFl
 use super::{Access, Def, KernelKey, Source};
 use crate::backend::{Inputs, segment_of};
 use crate::gpu::Caps;
-use crate::{Kernels, WgpuBackend, WgpuOptions};
+use crate::{ByteDots, Kernels, WgpuBackend, WgpuOptions};
 
 /// Compiles what it is given and computes nothing, so that every case is given up once its kernels are known.
 struct Asked(Arc<WgpuBackend>, Precision);
@@ -90,6 +90,8 @@ fn kernels() -> BTreeMap<String, KernelKey> {
     let options = |kernels| WgpuOptions::default().with_kernels(kernels);
     for kernels in [Kernels::Auto, Kernels::Together] {
         collect(WgpuBackend::new(options(kernels)).unwrap(), Precision::Exact);
+        let dots = options(kernels).with_byte_dots(ByteDots::Always);
+        collect(WgpuBackend::new(dots).unwrap(), Precision::Fast);
     }
     for (f32, f16, subgroup) in COOP {
         let change = |caps: &mut Caps| {

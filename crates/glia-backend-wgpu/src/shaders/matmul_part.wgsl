@@ -6,6 +6,14 @@
 #else
 @group(0) @binding(0) var<storage, read> w: array<u32>;
 #endif
+#if MUL8
+#if BROADCAST
+@group(0) @binding(1) var<storage, read> xq: array<u32>;
+#else
+@group(0) @binding(1) var<storage, read> xq: array<vec4<u32>>;
+#endif
+@group(0) @binding(2) var<storage, read> xd: array<vec2<f32>>;
+#else
 #if MUL16
 @group(0) @binding(1) var<storage, read> halves: array<vec4<f16>>;
 @group(0) @binding(2) var<storage, read> unscale: array<f32>;
@@ -14,6 +22,7 @@
 @group(0) @binding(1) var<storage, read> x: array<vec4<f32>>;
 #else
 @group(0) @binding(1) var<storage, read> x: array<f32>;
+#endif
 #endif
 #endif
 #if BIAS

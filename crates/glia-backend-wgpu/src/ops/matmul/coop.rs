@@ -3,7 +3,8 @@
 
 use glia_core::{BackendError, Precision, ValueId};
 
-use super::product::{X, rows_of};
+use super::product::rows_of;
+use super::way::{Tile, Way, X};
 use crate::gpu::Caps;
 use crate::program::{Lower, StepInfo};
 use crate::shader::{Call, KernelKey, Source};
@@ -12,21 +13,61 @@ use crate::weights::Matrix;
 /// Products of fewer rows read the weights about as fast as they come, whatever multiplies them.
 const LEAST_ROWS: usize = 16;
 
-/// Rows that a workgroup takes together, by form.
-pub(super) const ROWS: [u32; 2] = [32, 64];
-
-/// Columns that a workgroup takes together.
-pub(super) const COLUMNS: u32 = 64;
+/// Rows that a workgroup takes together, and the most for which it is so few.
+const ROWS: [(u32, usize); 2] = [(32, 32), (64, usize::MAX)];
 
 /// How a matrix is multiplied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Coop {
+struct Coop {
     /// Rows and columns of a cooperative matrix.
     side: u32,
     /// Its elements are F16.
     half: bool,
     /// Threads of a subgroup.
     subgroup: u32,
+}
+
+/// The way by cooperative matrices, where the device has any that serve.
+///
+/// # Errors
+/// When the kernel that makes the rows of x does not compile.
+pub(super) fn way(cx: &mut Lower<'_>, x: ValueId, matrix: &Matrix) -> Result<Option<Way>, BackendError> {
+    let Some(coop) = Coop::of(cx.caps(), cx.options.precision, matrix) else {
+        return Ok(None);
+    };
+    let x = if coop.half {
+        halved(cx, x, matrix.k)?
+    } else {
+        X::Plain(cx.value(x)?)
+    };
+    Ok(Some(Way {
+        x,
+        takes: LEAST_ROWS..=usize::MAX,
+        tiles: ROWS.map(|(rows, most)| coop.tile(rows, most, matrix.k)).to_vec(),
+    }))
+}
+
+/// Rows in F16, in steps that have enough of them.
+fn halved(cx: &mut Lower<'_>, x: ValueId, k: usize) -> Result<X, BackendError> {
+    let (buf, ty) = (cx.value(x)?, cx.ty(x).clone());
+    let n_chunks = k.div_ceil(8);
+    let n_rows = move |info: &StepInfo<'_>| match rows_of(&info.shape(&ty)) {
+        m if m >= LEAST_ROWS => m,
+        _ => 0,
+    };
+    let (of_rows, of_scales) = (n_rows.clone(), n_rows.clone());
+    let rows = cx.scratch(move |info| 16 * (of_rows(info).max(1) * n_chunks) as u64);
+    let scales = cx.scratch(move |info| 4 * of_scales(info).max(1) as u64);
+    let key = |access: &[_]| {
+        KernelKey::new(Source::Halve, access)
+            .flag("X4", k.is_multiple_of(4))
+            .flag("TAIL", !k.is_multiple_of(8))
+    };
+    cx.kernel(key, &[buf], &[rows, scales], move |info| {
+        let m = n_rows(info);
+        Call::new(m, &[0, m, k, n_chunks])
+    })?;
+    Ok(X::Packed { rows, scales })
 }
 
 /// The type of an element, and of the three operands.
@@ -50,8 +91,7 @@ const fn types(half: bool, side: u32) -> [&'static str; 4] {
 }
 
 impl Coop {
-    /// How the device multiplies with a matrix, if by cooperative matrices.
-    pub fn of(caps: &Caps, precision: Precision, matrix: &Matrix) -> Option<Coop> {
+    fn of(caps: &Caps, precision: Precision, matrix: &Matrix) -> Option<Coop> {
         if caps.software {
             return None;
         }
@@ -66,53 +106,16 @@ impl Coop {
         caps.subgroup_size.map(|subgroup| Coop { side, half, subgroup })
     }
 
-    /// Whether it takes so many rows.
-    pub fn takes(n_rows: usize) -> bool {
-        n_rows >= LEAST_ROWS
-    }
-
-    /// The rows of x as the kernel reads them: made by a kernel of its own in steps that have rows for it.
-    ///
-    /// # Errors
-    /// When that kernel does not compile.
-    pub fn operand(&self, cx: &mut Lower<'_>, x: ValueId, k: usize) -> Result<X, BackendError> {
-        let buf = cx.value(x)?;
-        if !self.half {
-            return Ok(X::Plain(buf));
-        }
-        let ty = cx.ty(x).clone();
-        let n_chunks = k.div_ceil(8);
-        let rows = move |info: &StepInfo<'_>| Some(rows_of(&info.shape(&ty))).filter(|&m| Coop::takes(m));
-        let n_rows = rows.clone();
-        let halves = cx.scratch(move |info| n_rows(info).map_or(16, |m| 16 * (m * n_chunks) as u64));
-        let n_rows = rows.clone();
-        let unscale = cx.scratch(move |info| n_rows(info).map_or(4, |m| 4 * m as u64));
-        let key = |access: &[_]| {
-            KernelKey::new(Source::Halve, access)
-                .flag("X4", k.is_multiple_of(4))
-                .flag("TAIL", !k.is_multiple_of(8))
-        };
-        cx.kernel(key, &[buf], &[halves, unscale], move |info| {
-            let m = rows(info).unwrap_or(0);
-            Call::new(m, &[0, m, k, n_chunks])
-        })?;
-        Ok(X::Halved { halves, unscale })
-    }
-
-    /// The form for `m` rows, by its place in [`ROWS`].
-    pub fn choose(m: usize) -> usize {
-        usize::from(m > 32)
-    }
-
-    /// The kernel for so many rows of a workgroup.
-    pub fn define(&self, key: KernelKey, rows: u32, k: usize) -> KernelKey {
+    fn tile(&self, rows: u32, most: usize, k: usize) -> Tile {
         // Workgroup memory: rows of x and of the weights, and the results of four subgroups, within 16 KiB.
         let depth = if self.half { 32 } else { 16 };
         let [t, a, b, c] = types(self.half, self.side);
-        key.text("T", t)
+        let key = KernelKey::new(Source::MatMulCoop, &[])
+            .text("T", t)
             .text("A", a)
             .text("B", b)
             .text("C", c)
+            .flag("MUL8", false)
             .flag("MUL16", self.half)
             .flag("X4", k.is_multiple_of(4))
             .flag("TAIL", !k.is_multiple_of(8))
@@ -123,6 +126,12 @@ impl Coop {
             .int("DOWN", rows / 2 / self.side)
             .int("RIGHT", 32 / self.side)
             .int("THREADS", 4 * self.subgroup)
-            .int("FOUR", 4)
+            .int("FOUR", 4);
+        Tile {
+            rows,
+            columns: 64,
+            most,
+            key,
+        }
     }
 }

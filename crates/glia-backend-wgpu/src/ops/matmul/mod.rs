@@ -1,11 +1,11 @@
-//! Matrix products: with weights in F32, unless results need not be exact and the device multiplies F16 by cooperative
-//! matrices. Dots of four signed bytes (`dot4I8Packed`) are not used: measured on llvmpipe (576 columns, k 1536, Q8_0,
-//! time of the processor), a kernel that multiplies rows quantised per 32 takes 0.67 to 0.95 of the time of this one for
-//! one row, before those rows are quantised, and 1.17 to 1.19 of it for 64.
+//! Matrix products: with weights in F32, or, unless results are to be exact, in F16 by cooperative matrices and in bytes
+//! where that is faster.
 
 mod coop;
-mod form;
+mod dots;
+mod float;
 mod product;
+mod way;
 
 use glia_core::{BackendError, DType, Instr, ValueId};
 

@@ -2,11 +2,11 @@
 
 use glia_core::{BackendError, Shape, ValueId, ValueType};
 
-use super::coop::{self, Coop};
-use super::form::{choose, forms};
+use super::way::{Tile, Way, X};
+use super::{coop, dots, float};
 use crate::program::{Bind, BufId, Lower, StepInfo};
-use crate::shader::{Access, Call, KernelKey, Source};
-use crate::weights::{Format, Part};
+use crate::shader::{Access, Call, KernelKey};
+use crate::weights::{Format, Matrix, Part};
 
 /// Sets the constants by which kernels find weights.
 pub(in crate::ops) fn weight_words(call: Call, format: &Format, k: usize, scales_at: usize) -> Call {
@@ -36,7 +36,6 @@ pub(super) fn product(cx: &mut Lower<'_>, product: &Product<'_>) -> Result<(), B
         ids.extend(cx.const_of(id));
     }
     let matrix = cx.matrix(&ids)?;
-    let plain = X::Plain(cx.value(product.x)?);
     let residual = product.residual.map(|id| cx.value(id)).transpose()?;
     let mut outputs = Vec::with_capacity(product.outputs.len());
     for &id in product.outputs {
@@ -49,49 +48,53 @@ pub(super) fn product(cx: &mut Lower<'_>, product: &Product<'_>) -> Result<(), B
         k: matrix.k,
         format: matrix.format,
     };
-    let caps = cx.caps();
-    let coop = match Coop::of(caps, cx.options.precision, &matrix) {
-        Some(coop) => Some((coop, coop.operand(cx, product.x, size.k)?)),
-        None => None,
-    };
-    let forms = forms(caps, size.k);
-    for part in &matrix.parts {
+    for way in ways(cx, product.x, &matrix)? {
         let bound = Bound {
-            w: part.buf,
+            x: way.x,
             bias: product.bias,
             residual,
             outputs: &outputs,
         };
-        let part = *part;
-        let keys: Vec<KernelKey> = forms
+        let keys: Vec<KernelKey> = way
+            .tiles
             .iter()
-            .map(|form| form.define(bound.key(form.source, plain, &size.format), caps, size.k))
+            .map(|tile| bound.complete(&tile.key, &size.format))
             .collect();
-        let (own, has_coop) = (size.clone(), coop.is_some());
-        cx.push_any(&keys, &bound.binds(plain), move |info| {
-            let m = own.n_rows(info);
-            if has_coop && Coop::takes(m) {
-                return Call::new(0, &[]);
-            }
-            let chosen = choose(forms, m);
-            own.call(&part, m, forms[chosen].rows, forms[chosen].columns)
-                .variant(chosen)
-        })?;
-        if let Some((coop, x)) = coop {
-            let key = || bound.key(Source::MatMulCoop, x, &size.format);
-            let keys = coop::ROWS.map(|rows| coop.define(key(), rows, size.k));
-            let own = size.clone();
-            cx.push_any(&keys, &bound.binds(x), move |info| {
+        for part in matrix.parts.clone() {
+            let (own, way) = (size.clone(), way.clone());
+            cx.push_any(&keys, &bound.binds(part.buf), move |info| {
                 let m = own.n_rows(info);
-                if !Coop::takes(m) {
-                    return Call::new(0, &[]);
+                match way.choose(m) {
+                    Some(chosen) => own.call(&part, m, &way.tiles[chosen]).variant(chosen),
+                    None => Call::new(0, &[]),
                 }
-                let chosen = Coop::choose(m);
-                own.call(&part, m, coop::ROWS[chosen], coop::COLUMNS).variant(chosen)
             })?;
         }
     }
     Ok(())
+}
+
+/// The ways in which a product is computed, of which each number of rows takes one: in bytes where there are few, by
+/// cooperative matrices where there are many, and else in F32.
+fn ways(cx: &mut Lower<'_>, x: ValueId, matrix: &Matrix) -> Result<Vec<Way>, BackendError> {
+    let dots = dots::way(cx, x, matrix)?;
+    let mut coop = coop::way(cx, x, matrix)?;
+    let least = dots.as_ref().map_or(0, |way| way.takes.end().saturating_add(1));
+    if let Some(coop) = &mut coop {
+        coop.takes = (*coop.takes.start()).max(least)..=usize::MAX;
+    }
+    let most = coop.as_ref().map_or(usize::MAX, |way| way.takes.start() - 1);
+    let float = Way {
+        x: X::Plain(cx.value(x)?),
+        takes: least..=most,
+        tiles: float::tiles(cx.caps(), matrix.k),
+    };
+    Ok(dots
+        .into_iter()
+        .chain([float])
+        .chain(coop)
+        .filter(|way| !way.takes.is_empty())
+        .collect())
 }
 
 /// Rows of all batches.
@@ -115,10 +118,10 @@ impl Size {
         rows_of(&info.shape(&self.x))
     }
 
-    /// Constants of a product of `m` rows with a part, by workgroups of so many rows and columns.
-    fn call(&self, part: &Part, m: usize, rows: u32, columns: u32) -> Call {
-        let columns = part.n_rows.div_ceil(columns as usize);
-        let groups = columns * m.div_ceil(rows as usize);
+    /// Constants of a product of `m` rows with a part.
+    fn call(&self, part: &Part, m: usize, tile: &Tile) -> Call {
+        let columns = part.n_rows.div_ceil(tile.columns as usize);
+        let groups = columns * m.div_ceil(tile.rows as usize);
         let width = |i: usize| self.widths.get(i).copied().unwrap_or(0);
         let words = [
             part.n_rows,
@@ -136,48 +139,44 @@ impl Size {
     }
 }
 
-/// The rows of x as a kernel reads them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum X {
-    /// F32.
-    Plain(BufId),
-    /// F16, and for each row the factor that takes its scale back.
-    Halved { halves: BufId, unscale: BufId },
-}
-
-/// What a kernel binds beside x.
+/// What a kernel binds beside the weights.
 struct Bound<'a> {
-    w: BufId,
+    x: X,
     bias: Option<BufId>,
     residual: Option<BufId>,
     outputs: &'a [BufId],
 }
 
 impl Bound<'_> {
-    /// What is read, in the order of the bindings.
-    fn reads(&self, x: X) -> Vec<BufId> {
-        let mut reads = vec![self.w];
-        match x {
-            X::Plain(x) => reads.push(x),
-            X::Halved { halves, unscale } => reads.extend([halves, unscale]),
-        }
-        reads.extend(self.bias.iter().chain(&self.residual));
-        reads
+    /// What is read after the weights, in the order of the bindings.
+    fn reads(&self) -> impl Iterator<Item = BufId> {
+        let (first, second) = match self.x {
+            X::Plain(x) => (x, None),
+            X::Packed { rows, scales } => (rows, Some(scales)),
+        };
+        std::iter::once(first)
+            .chain(second)
+            .chain(self.bias)
+            .chain(self.residual)
     }
 
-    fn binds(&self, x: X) -> Vec<Bind> {
-        let reads = self.reads(x);
-        reads.iter().chain(self.outputs).map(|&b| b.into()).collect()
+    fn binds(&self, w: BufId) -> Vec<Bind> {
+        let all = std::iter::once(w)
+            .chain(self.reads())
+            .chain(self.outputs.iter().copied());
+        all.map(Bind::from).collect()
     }
 
-    /// The kernel, with the definitions of what it binds and of the weights.
-    fn key(&self, source: Source, x: X, format: &Format) -> KernelKey {
+    /// A kernel with the definitions of what it binds and of the weights.
+    fn complete(&self, key: &KernelKey, format: &Format) -> KernelKey {
+        let mut key = key.clone();
         // A handful.
-        let reads = self.reads(x).len() as u32;
-        let mut access = vec![Access::Read; reads as usize];
-        access.resize(access.len() + self.outputs.len(), Access::Write);
+        let reads = 1 + self.reads().count() as u32;
+        key.buffers = vec![Access::Read; reads as usize];
+        key.buffers
+            .resize(key.buffers.len() + self.outputs.len(), Access::Write);
         let has = |buf: Option<BufId>| u32::from(buf.is_some());
-        let key = KernelKey::new(source, &access)
+        let key = key
             .flag("BIAS", self.bias.is_some())
             .flag("RESIDUAL", self.residual.is_some())
             .flag("OUT2", self.outputs.len() > 1)
