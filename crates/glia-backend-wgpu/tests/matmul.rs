@@ -4,8 +4,8 @@
 mod parts;
 
 use glia_backend_wgpu::{ByteDots, Kernels, WgpuBackend, WgpuOptions};
-use glia_core::{Backend, Binary, DType, Dim, Op, Precision, Tensor, ValueType, quant, reference};
-use parts::{Build, devices, noise, run_once};
+use glia_core::{Backend, Binary, DType, Dim, Gate, Op, Precision, SeqRows, Tensor, ValueType, quant, reference};
+use parts::{Act, Build, compare, compare_in, devices, noise, run_once};
 
 fn weight(dtype: DType, n: usize, k: usize) -> Tensor {
     let values = noise(n * k, (n * 31 + k) as u32);
@@ -105,6 +105,56 @@ fn fast_products_are_as_near_as_eleven_bits_take_them() {
     }
     if !seen {
         println!("skipped: no cooperative matrices on this adapter; products in F32 were tested");
+    }
+}
+
+/// A gate and what it gates, in either order, with biases or without; and with a gate that is also returned, which must
+/// then be there.
+#[test]
+fn gated_products_agree_with_the_oracle() {
+    let kernels = [Kernels::Auto, Kernels::Together, Kernels::Auto, Kernels::Together];
+    for ((name, gpu), kernels) in devices().into_iter().zip(kernels) {
+        let options = WgpuOptions::default().with_kernels(kernels);
+        let bytes = WgpuBackend::new(options.with_byte_dots(ByteDots::Always)).unwrap();
+        for (dtype, n, k) in [(DType::F32, 37, 31), (DType::Q4_0, 70, 64)] {
+            for (bias, swapped, returned) in [(false, false, false), (true, true, false), (false, true, true)] {
+                let mut build = Build::default();
+                let x = build.input("x", ValueType::new(DType::F32, [Dim::T, Dim::fixed(k)]));
+                let mut side = |seed: usize| {
+                    let w = build.weight(&format!("w{seed}"), weight(dtype, n, k));
+                    let mut inputs = vec![x, w];
+                    if bias {
+                        let b = Tensor::from_f32([n], &noise(n, seed as u32)).unwrap();
+                        inputs.push(build.weight(&format!("b{seed}"), b));
+                    }
+                    build.op(Op::MatMul, &inputs)[0]
+                };
+                let (a, b) = (side(1), side(2));
+                let (gate, up) = if swapped { (b, a) } else { (a, b) };
+                build.segment.outputs = build.op(Op::Gated(Gate::Silu), &[gate, up]);
+                if returned {
+                    build.segment.outputs.push(gate);
+                }
+                let given = |_: usize, rows: &[SeqRows]| {
+                    let m: usize = rows.iter().map(|r| r.n_rows).sum();
+                    vec![Tensor::from_f32([m, k], &noise(m * k, m as u32)).unwrap()]
+                };
+                let mut acts = vec![Act::Create(0)];
+                let mut past = 0;
+                for m in [1, 3, 9, 17, 33, 70] {
+                    acts.push(Act::Run(vec![(0, m, past)]));
+                    past += m;
+                }
+                let fault = compare(&gpu, &build, DType::F32, &acts, &given, 4e-5);
+                assert_eq!(
+                    fault, None,
+                    "{dtype}, {name}, bias {bias}, swapped {swapped}, returned {returned}"
+                );
+                // In bytes and in F16 results are near, and far from any other pairing of columns.
+                let fault = compare_in(Precision::Fast, &bytes, &build, DType::F32, &acts, &given, 1.0);
+                assert_eq!(fault, None, "fast: {dtype}, {name}, bias {bias}, swapped {swapped}");
+            }
+        }
     }
 }
 

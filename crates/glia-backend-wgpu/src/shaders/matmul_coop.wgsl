@@ -23,6 +23,15 @@ var<workgroup> xs: array<{{T}}, ROWS * STRIDE>;
 var<workgroup> ws: array<{{T}}, 64u * STRIDE>;
 var<workgroup> sums: array<f32, 4u * SIDE * SIDE>;
 
+// Takes the scale of a row back.
+fn back(row: u32) -> f32 {
+#if MUL16
+    return unscale[row];
+#else
+    return 1.0;
+#endif
+}
+
 @compute @workgroup_size({{THREADS}})
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
@@ -33,7 +42,7 @@ fn main(
     @builtin(subgroup_size) sub_size: u32,
 ) {
     let group = group_id(wid, nwg);
-    let column = group % p(12u) * 64u;
+    let column = group % p(12u) * (32u * {{OUTS}});
     let first = group / p(12u) * ROWS;
     // A workgroup too many has no k: none may leave, since all must multiply together.
     let n_chunks = select(p(3u), 0u, first >= p(1u));
@@ -52,7 +61,7 @@ fn main(
             let chunk = i / 64u;
             var v = W8(vec4<f32>(), vec4<f32>());
             if c + chunk < p(3u) {
-                v = load8(min(column + own, end), c + chunk);
+                v = load8(place(column + own % 32u, 32u, own / 32u), c + chunk);
             }
             let at = own * STRIDE + 8u * chunk;
 #for Q FOUR
@@ -115,13 +124,16 @@ fn main(
     for (var i = sub_lane; i < SIDE * SIDE; i += sub_size) {
         let row = first + down + {{I}} * SIDE + i / SIDE;
         let n = column + right + {{J}} * SIDE + i % SIDE;
-        if row <= last && n <= end {
-#if MUL16
-            put(row, n, sums[base + i] * unscale[row]);
-#else
-            put(row, n, sums[base + i]);
-#endif
+#if GATED
+        // The second of two subgroups has what the first gates.
+        if right == 0u && row <= last && n <= end {
+            put_gated(row, n, sums[base + i] * back(row), sums[base + SIDE * SIDE + i] * back(row));
         }
+#else
+        if row <= last && n <= end {
+            put(row, n, sums[base + i] * back(row));
+        }
+#endif
     }
     workgroupBarrier();
 #endfor

@@ -42,6 +42,15 @@ fn share(c: Codes, s: vec4<f32>, low: vec4<u32>, high: vec4<u32>, d: vec2<f32>) 
 
 #if !ALONE
 var<workgroup> parts: array<f32, 64u * M * N>;
+
+// Sum `i` of the sixteen threads around this one.
+fn all_of(i: u32, lane: u32) -> f32 {
+    var sum = 0.0;
+    for (var j = 0u; j < 16u; j++) {
+        sum += parts[i * 64u + (lane & 48u) + j];
+    }
+    return sum;
+}
 #endif
 
 #if ALONE
@@ -60,12 +69,12 @@ fn main(
     let end = p(0u) - 1u;
     let n_blocks = p(13u);
 #if ALONE
-    let column = group % p(12u) * (8u * N) + lane;
+    let column = group % p(12u) * (8u * {{OUTS}}) + lane;
     let step = 8u;
     let begin = 0u;
     let stride = 1u;
 #else
-    let column = group % p(12u) * (4u * N) + lane / 16u * N;
+    let column = group % p(12u) * (4u * {{OUTS}}) + lane / 16u * {{OUTS}};
     let step = 1u;
     let begin = lane % 16u;
     let stride = 16u;
@@ -78,8 +87,8 @@ fn main(
         var c: array<Codes, N>;
         var s: array<vec4<f32>, N>;
 #for J N
-        c[{{J}}] = codes_of(min(column + step * {{J}}, end), b);
-        s[{{J}}] = scales(min(column + step * {{J}}, end), b);
+        c[{{J}}] = codes_of(place(column, step, {{J}}), b);
+        s[{{J}}] = scales(place(column, step, {{J}}), b);
 #endfor
 #for I M
         {
@@ -107,9 +116,13 @@ fn main(
     }
 #if ALONE
 #for I M
-#for J N
+#for J OUTS
     if column + 8u * {{J}} <= end && first + {{I}} <= last {
+#if GATED
+        put_gated(first + {{I}}, column + 8u * {{J}}, sums[{{J}} * M + {{I}}], sums[({{J}} + {{OUTS}}) * M + {{I}}]);
+#else
         put(first + {{I}}, column + 8u * {{J}}, sums[{{J}} * M + {{I}}]);
+#endif
     }
 #endfor
 #endfor
@@ -118,16 +131,16 @@ fn main(
     parts[{{S}} * 64u + lane] = sums[{{S}}];
 #endfor
     workgroupBarrier();
-    // A thread per sum of its sixteen adds what they have found.
-    for (var i = lane % 16u; i < M * N; i += 16u) {
-        var sum = 0.0;
-        for (var j = 0u; j < 16u; j++) {
-            sum += parts[i * 64u + (lane & 48u) + j];
-        }
+    // A thread per result of its sixteen adds what they have found.
+    for (var i = lane % 16u; i < M * {{OUTS}}; i += 16u) {
         let m = first + i % M;
         let n = column + i / M;
         if m <= last && n <= end {
-            put(m, n, sum);
+#if GATED
+            put_gated(m, n, all_of(i, lane), all_of(i + M * {{OUTS}}, lane));
+#else
+            put(m, n, all_of(i, lane));
+#endif
         }
     }
 #endif

@@ -200,6 +200,19 @@ pub fn compare(
     inputs: &dyn Fn(usize, &[SeqRows]) -> Vec<Tensor>,
     bound: f32,
 ) -> Option<String> {
+    compare_in(Precision::Exact, gpu, build, kv, acts, inputs, bound)
+}
+
+/// [`compare`] where the device computes in a precision.
+pub fn compare_in(
+    precision: Precision,
+    gpu: &WgpuBackend,
+    build: &Build,
+    kv: DType,
+    acts: &[Act],
+    inputs: &dyn Fn(usize, &[SeqRows]) -> Vec<Tensor>,
+    bound: f32,
+) -> Option<String> {
     let mut options = CompileOptions::new(build, Precision::Exact);
     options.kv_dtypes = [kv; 2];
     options.max_context = 4096;
@@ -208,6 +221,7 @@ pub fn compare(
         InterpretedProgram::new(Arc::new(ReferenceBackend), Arc::new(build.segment.clone()), &options).unwrap();
     let oracle = oracle.open(&StateOptions::default()).unwrap();
     let expected = play(oracle, acts, inputs, &|t| t.clone());
+    options.precision = precision;
     let program = gpu.compile(&build.segment, &options).unwrap().unwrap();
     let state = program.open(&StateOptions::default()).unwrap();
     let got = play(state, acts, inputs, &|t| gpu.download(t).unwrap());

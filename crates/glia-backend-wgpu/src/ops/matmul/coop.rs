@@ -127,11 +127,7 @@ impl Coop {
             .int("RIGHT", 32 / self.side)
             .int("THREADS", 4 * self.subgroup)
             .int("FOUR", 4);
-        Tile {
-            rows,
-            columns: 64,
-            most,
-            key,
-        }
+        // Two subgroups side by side have 32 columns each.
+        Tile::new(key, [rows, 64], 2, most)
     }
 }

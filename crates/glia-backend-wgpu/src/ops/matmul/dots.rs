@@ -68,19 +68,17 @@ pub(super) fn way(cx: &mut Lower<'_>, x: ValueId, matrix: &Matrix) -> Result<Opt
     let alone = cx.caps().alone(k.div_ceil(32));
     let broadcast = alone && cx.caps().subgroup8;
     let tiles = if alone { ALONE } else { TOGETHER };
-    let tile = |([rows, columns], most): ([u32; 2], usize)| Tile {
-        rows,
-        columns: if alone { 8 * columns } else { 4 * columns },
-        most,
-        key: KernelKey::new(Source::MatMulDots, &[])
+    let tile = |([rows, columns], most): ([u32; 2], usize)| {
+        let key = KernelKey::new(Source::MatMulDots, &[])
             .flag("MUL8", true)
             .flag("MUL16", false)
             .flag("VEC4", true)
             .flag("ALONE", alone)
             .flag("BROADCAST", broadcast)
             .int("M", rows)
-            .int("N", columns)
-            .int("SUMS", rows * columns),
+            .int("SUMS", rows * columns);
+        let wide = if alone { 8 * columns } else { 4 * columns };
+        Tile::new(key, [rows, wide], columns, most)
     };
     Ok(Some(Way {
         x: quantized(cx, x, k, most, format.low == 4)?,

@@ -18,23 +18,17 @@ pub(super) fn tiles(caps: &Caps, k: usize) -> Vec<Tile> {
     let alone = |&(each, most): &([u32; 2], usize)| {
         let [rows, columns] = each;
         let key = key(Source::MatMulAlone, each, k).flag("BROADCAST", caps.subgroup8);
-        tile(rows, 8 * columns, most, key)
+        Tile::new(key, [rows, 8 * columns], columns, most)
     };
-    let shared = |&(rows, most): &(u32, usize)| tile(rows, 4, most, key(Source::MatMul, [rows, 4], k));
-    let tiled = |&(run, most): &(u32, usize)| tile(8 * run, 64, most, key(Source::MatMulTiled, [run, 4], k));
+    let shared = |&(rows, most): &(u32, usize)| Tile::new(key(Source::MatMul, [rows, 4], k), [rows, 4], 4, most);
+    let tiled = |&(run, most): &(u32, usize)| {
+        let key = key(Source::MatMulTiled, [run, 4], k);
+        Tile::new(key, [8 * run, 64], 4, most)
+    };
     if caps.alone(k.div_ceil(32)) {
         return ALONE.iter().map(alone).collect();
     }
     SHARED.iter().map(shared).chain(TILED.iter().map(tiled)).collect()
-}
-
-fn tile(rows: u32, columns: u32, most: usize, key: KernelKey) -> Tile {
-    Tile {
-        rows,
-        columns,
-        most,
-        key,
-    }
 }
 
 fn key(source: Source, [rows, columns]: [u32; 2], k: usize) -> KernelKey {
@@ -47,7 +41,6 @@ fn key(source: Source, [rows, columns]: [u32; 2], k: usize) -> KernelKey {
         .flag("TAIL", !k.is_multiple_of(unit))
         .flag("VEC4", alone)
         .int("M", rows)
-        .int("N", columns)
         .int("RUN", rows)
         .int("SUMS", rows * columns)
         .int("TWO", 2)

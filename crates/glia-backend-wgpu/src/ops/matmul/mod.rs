@@ -7,10 +7,10 @@ mod float;
 mod product;
 mod way;
 
-use glia_core::{BackendError, DType, Instr, ValueId};
+use glia_core::{BackendError, ConstId, DType, Instr, Op, ValueId};
 
 use self::product::{Product, product, rows_of};
-use super::GROUP;
+use super::{GROUP, elementwise};
 use crate::program::{BufId, Lower};
 use crate::shader::{Call, KernelKey, Source};
 
@@ -29,6 +29,7 @@ pub(super) fn lower(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendErro
             weights: &instr.inputs[1..2],
             bias,
             residual: None,
+            gate: None,
             outputs: &instr.outputs,
         },
     )
@@ -49,20 +50,50 @@ pub(super) fn added(
             weights: &instr.inputs[1..2],
             bias,
             residual: Some(other),
+            gate: None,
             outputs,
         },
     )
 }
 
-/// Products of one value with several weights of one dtype.
-pub(super) fn several(cx: &mut Lower<'_>, instrs: &[&Instr]) -> Result<(), BackendError> {
+/// The biases of several products, one after the other.
+fn biases(cx: &mut Lower<'_>, instrs: &[&Instr]) -> Result<Option<BufId>, BackendError> {
     let mut bias = Vec::new();
     for id in instrs.iter().filter_map(|i| i.inputs.get(2)) {
         if let Some(of) = cx.const_of(*id) {
             bias.extend(crate::weights::plain_words(&cx.weight(of)?)?);
         }
     }
-    let bias = (!bias.is_empty()).then(|| cx.upload_words("bias", &bias)).transpose()?;
+    (!bias.is_empty()).then(|| cx.upload_words("bias", &bias)).transpose()
+}
+
+/// Two products of one value, of which the first gates the second.
+pub(super) fn gated(cx: &mut Lower<'_>, products: [&Instr; 2], gated: &Instr) -> Result<(), BackendError> {
+    let Op::Gated(gate) = gated.op else { return Ok(()) };
+    let weights = products.map(|instr| instr.inputs[1]);
+    let ids: Vec<ConstId> = weights.iter().filter_map(|&id| cx.const_of(id)).collect();
+    // Columns that belong together must lie in one part.
+    if cx.matrix(&ids)?.parts.len() != 1 {
+        several(cx, &products)?;
+        return elementwise::gated(cx, gated, gate);
+    }
+    let bias = biases(cx, &products)?;
+    product(
+        cx,
+        &Product {
+            x: products[0].inputs[0],
+            weights: &weights,
+            bias,
+            residual: None,
+            gate: Some(gate),
+            outputs: &gated.outputs,
+        },
+    )
+}
+
+/// Products of one value with several weights of one dtype.
+pub(super) fn several(cx: &mut Lower<'_>, instrs: &[&Instr]) -> Result<(), BackendError> {
+    let bias = biases(cx, instrs)?;
     let weights: Vec<ValueId> = instrs.iter().map(|i| i.inputs[1]).collect();
     let outputs: Vec<ValueId> = instrs.iter().map(|i| i.outputs[0]).collect();
     product(
@@ -72,6 +103,7 @@ pub(super) fn several(cx: &mut Lower<'_>, instrs: &[&Instr]) -> Result<(), Backe
             weights: &weights,
             bias,
             residual: None,
+            gate: None,
             outputs: &outputs,
         },
     )

@@ -1,9 +1,10 @@
 //! Products with packed weights: one `x` with one or several weights below each other.
 
-use glia_core::{BackendError, Shape, ValueId, ValueType};
+use glia_core::{BackendError, Gate, Shape, ValueId, ValueType};
 
 use super::way::{Tile, Way, X};
 use super::{coop, dots, float};
+use crate::ops::elementwise::gate_function;
 use crate::program::{Bind, BufId, Lower, StepInfo};
 use crate::shader::{Access, Call, KernelKey};
 use crate::weights::{Format, Matrix, Part};
@@ -23,6 +24,8 @@ pub(super) struct Product<'a> {
     pub weights: &'a [ValueId],
     pub bias: Option<BufId>,
     pub residual: Option<ValueId>,
+    /// The first half of the columns gates the second.
+    pub gate: Option<Gate>,
     pub outputs: &'a [ValueId],
 }
 
@@ -47,18 +50,20 @@ pub(super) fn product(cx: &mut Lower<'_>, product: &Product<'_>) -> Result<(), B
         widths: product.outputs.iter().map(|&id| width(id)).collect(),
         k: matrix.k,
         format: matrix.format,
+        halves: product.gate.is_some(),
     };
     for way in ways(cx, product.x, &matrix)? {
         let bound = Bound {
             x: way.x,
             bias: product.bias,
             residual,
+            gate: product.gate,
             outputs: &outputs,
         };
         let keys: Vec<KernelKey> = way
             .tiles
             .iter()
-            .map(|tile| bound.complete(&tile.key, &size.format))
+            .map(|tile| bound.complete(tile, &size.format))
             .collect();
         for part in matrix.parts.clone() {
             let (own, way) = (size.clone(), way.clone());
@@ -111,6 +116,8 @@ struct Size {
     widths: Vec<usize>,
     k: usize,
     format: Format,
+    /// A result takes a column of the first half and one of the second.
+    halves: bool,
 }
 
 impl Size {
@@ -120,11 +127,12 @@ impl Size {
 
     /// Constants of a product of `m` rows with a part.
     fn call(&self, part: &Part, m: usize, tile: &Tile) -> Call {
-        let columns = part.n_rows.div_ceil(tile.columns as usize);
+        let n = if self.halves { part.n_rows / 2 } else { part.n_rows };
+        let columns = n.div_ceil(tile.results(self.halves) as usize);
         let groups = columns * m.div_ceil(tile.rows as usize);
         let width = |i: usize| self.widths.get(i).copied().unwrap_or(0);
         let words = [
-            part.n_rows,
+            n,
             m,
             self.k,
             self.k.div_ceil(8),
@@ -144,6 +152,7 @@ struct Bound<'a> {
     x: X,
     bias: Option<BufId>,
     residual: Option<BufId>,
+    gate: Option<Gate>,
     outputs: &'a [BufId],
 }
 
@@ -168,8 +177,9 @@ impl Bound<'_> {
     }
 
     /// A kernel with the definitions of what it binds and of the weights.
-    fn complete(&self, key: &KernelKey, format: &Format) -> KernelKey {
-        let mut key = key.clone();
+    fn complete(&self, tile: &Tile, format: &Format) -> KernelKey {
+        let mut key = tile.key.clone();
+        let outs = if self.gate.is_some() { tile.each / 2 } else { tile.each };
         // A handful.
         let reads = 1 + self.reads().count() as u32;
         key.buffers = vec![Access::Read; reads as usize];
@@ -179,6 +189,10 @@ impl Bound<'_> {
         let key = key
             .flag("BIAS", self.bias.is_some())
             .flag("RESIDUAL", self.residual.is_some())
+            .flag("GATED", self.gate.is_some())
+            .text("FN", self.gate.map_or("none", gate_function))
+            .int("N", tile.each)
+            .int("OUTS", outs)
             .flag("OUT2", self.outputs.len() > 1)
             .flag("OUT3", self.outputs.len() > 2)
             .int("BIAS_AT", reads - has(self.residual) - has(self.bias))

@@ -20,11 +20,31 @@ pub(super) struct Tile {
     /// Rows of x that a workgroup takes together.
     pub rows: u32,
     /// Columns that a workgroup takes together.
-    pub columns: u32,
+    columns: u32,
+    /// Columns of a thread, or however many lie side by side: an even number.
+    pub each: u32,
     /// Taken for up to so many rows in all.
     pub most: usize,
     /// The kernel without what it binds and the form of the weights.
     pub key: KernelKey,
+}
+
+impl Tile {
+    /// A kernel for up to `most` rows whose workgroups take so many rows and columns.
+    pub fn new(key: KernelKey, [rows, columns]: [u32; 2], each: u32, most: usize) -> Tile {
+        Tile {
+            rows,
+            columns,
+            each,
+            most,
+            key,
+        }
+    }
+
+    /// Results beside each other that a workgroup makes: two columns make one where they are halves.
+    pub fn results(&self, halves: bool) -> u32 {
+        if halves { self.columns / 2 } else { self.columns }
+    }
 }
 
 /// One way: a dispatch that runs in steps with a number of rows that it takes.
