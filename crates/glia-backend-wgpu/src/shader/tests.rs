@@ -47,7 +47,7 @@ impl Backend for Asked {
         segment: &Segment,
         options: &CompileOptions<'_>,
     ) -> Result<Option<Arc<dyn Program>>, BackendError> {
-        let mut options = options.clone();
+        let mut options = *options;
         options.precision = self.1;
         self.0.compile(segment, &options)?;
         Err(only_asked())
