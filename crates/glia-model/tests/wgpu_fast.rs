@@ -19,7 +19,10 @@ fn divergence(expected: &[f32], got: &[f32], n_vocab: usize) -> f64 {
     let rows = expected.chunks(n_vocab).zip(got.chunks(n_vocab));
     let each = rows.map(|(a, b)| {
         let pairs = probabilities(a).into_iter().zip(probabilities(b));
-        pairs.filter(|(p, _)| *p > 0.0).map(|(p, q)| p * (p / q).ln()).sum::<f64>()
+        pairs
+            .filter(|(p, _)| *p > 0.0)
+            .map(|(p, q)| p * (p / q).ln())
+            .sum::<f64>()
     });
     let all: Vec<f64> = each.collect();
     all.iter().sum::<f64>() / all.len() as f64
