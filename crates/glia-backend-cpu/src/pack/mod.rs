@@ -114,7 +114,11 @@ impl PackedMatrix {
     }
 
     fn new(plan: Plan, isa: Isa, rows: Option<Tensor>, data: PackedBytes) -> PackedMatrix {
-        let isa = if plan.form == Form::Pairs { isa } else { isa.without_bf16() };
+        let isa = if plan.form == Form::Pairs {
+            isa
+        } else {
+            isa.without_bf16()
+        };
         PackedMatrix { plan, isa, rows, data }
     }
 

@@ -213,9 +213,15 @@ fn numbers_that_are_not_finite_stay_so_whatever_the_rows() {
                     let all = p.matmul(&x, m, None).unwrap();
                     assert!(all[..(m - 1) * n].iter().all(|v| v.is_finite()), "{what}");
                     let last = &all[(m - 1) * n..];
-                    assert!(odd == f32::MAX || last.iter().all(|v| !v.is_finite()), "{what}: {last:?}");
+                    assert!(
+                        odd == f32::MAX || last.iter().all(|v| !v.is_finite()),
+                        "{what}: {last:?}"
+                    );
                     let alone = p.matmul(&x[(m - 1) * k..], 1, None).unwrap();
-                    assert!(alone.iter().zip(last).all(|(a, b)| same(*a, *b)), "{what}: {alone:?} {last:?}");
+                    assert!(
+                        alone.iter().zip(last).all(|(a, b)| same(*a, *b)),
+                        "{what}: {alone:?} {last:?}"
+                    );
                 }
             }
         }
