@@ -1,4 +1,4 @@
-//! BF16 products for AVX-512 BF16: `VDPBF16PS` adds two products to each of 16 sums, `VCVTNE2PS2BF16` rounds the rows.
+//! BF16 products for AVX-512 BF16: `VDPBF16PS` adds two products to each of 16 sums, `VCVTNEPS2BF16` rounds the rows.
 
 use std::arch::x86_64::*;
 use std::mem::transmute;
@@ -77,15 +77,14 @@ pub(in crate::kernels) fn tiles(
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c,fma,avx2")]
 pub(in crate::kernels) fn round(x: &[f32], out: &mut [u8]) {
     assert!(out.len() >= x.len() * 2);
-    for (x, out) in x.chunks(32).zip(out.chunks_mut(64)) {
-        let mask = |from: usize| (1u32 << x.len().saturating_sub(from).min(16)).wrapping_sub(1) as __mmask16;
-        // SAFETY: only the numbers of `x` are read, and as many written: `out` has two bytes for each.
+    for (x, out) in x.chunks(16).zip(out.chunks_mut(32)) {
+        let mask = ((1u32 << x.len()) - 1) as __mmask16;
+        // SAFETY: only the numbers of `x` are read, and as many written: `out` has two bytes for each. Both types are
+        // 256 bits of any value.
         unsafe {
-            let low = _mm512_maskz_loadu_ps(mask(0), x.as_ptr());
-            let high = _mm512_maskz_loadu_ps(mask(16), x.as_ptr().wrapping_add(16));
-            let both = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(high, low));
-            let all = u32::from(mask(0)) | u32::from(mask(16)) << 16;
-            _mm512_mask_storeu_epi16(out.as_mut_ptr().cast(), all, both);
+            let numbers = _mm512_maskz_loadu_ps(mask, x.as_ptr());
+            let rounded = transmute::<__m256bh, __m256i>(_mm512_cvtneps_pbh(numbers));
+            _mm256_mask_storeu_epi16(out.as_mut_ptr().cast(), mask, rounded);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What `VDPBF16PS` and `VCVTNE2PS2BF16` give, in plain Rust, number by number.
+//! What `VDPBF16PS` and `VCVTNEPS2BF16` give, in plain Rust, number by number.
 //!
 //! After the operation sections of the Intel 64 and IA-32 Architectures Software Developer's Manual: whatever the control
 //! register says, rounding is to nearest even, and subnormal numbers are zeros of their sign where they go in or come
