@@ -102,14 +102,33 @@ pub(super) fn choose(instance: &Instance, choice: &AdapterChoice) -> Result<Adap
         }
     };
     let list = if names.is_empty() {
-        "this machine has none: install a Vulkan driver (for software rendering, Mesa's lavapipe)".to_owned()
+        "this machine has none: install a Vulkan driver (for software rendering, Mesa's lavapipe), or look at what \
+         VK_DRIVER_FILES and VK_LOADER_DEBUG=error say of the one that is configured; `cpu` needs none"
+            .to_owned()
     } else {
-        let lines = names.iter().enumerate().map(|(i, n)| format!("{i}: {n}"));
-        format!("there are {}", lines.collect::<Vec<_>>().join("; "))
+        let lines = names.iter().enumerate().map(|(i, n)| format!("wgpu:{i} is {n}"));
+        format!(
+            "choose by index or by a part of the name: {}",
+            lines.collect::<Vec<_>>().join("; ")
+        )
+    };
+    let wanted = match choice {
+        AdapterChoice::Best => "no adapter".to_owned(),
+        AdapterChoice::Index(index) => format!("no adapter {index}"),
+        AdapterChoice::Name(name) => format!("no adapter whose name holds `{}`", shortened(name)),
     };
     let none = || BackendError::InvalidInput {
         op: "wgpu".to_owned(),
-        reason: format!("no adapter for {choice:?}; {list}"),
+        reason: format!("{wanted}; {list}"),
     };
     found.map(|i| all.swap_remove(i)).ok_or_else(none)
+}
+
+/// A text of the caller's, for a message.
+fn shortened(text: &str) -> String {
+    let mut short: String = text.chars().take(60).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
 }

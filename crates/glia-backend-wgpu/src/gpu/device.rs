@@ -1,6 +1,7 @@
 //! An open device: every call to wgpu that can fail is made within an error scope and returns what was caught.
 
 use std::collections::HashMap;
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -299,7 +300,7 @@ impl Drop for Gpu {
 impl PipelineFile {
     fn open(device: &wgpu::Device, info: &wgpu::AdapterInfo, folder: &std::path::Path) -> Option<PipelineFile> {
         let path = folder.join(wgpu::util::pipeline_cache_key(info)?);
-        let stored = std::fs::read(&path).ok().and_then(|bytes| {
+        let stored = stored(&path).and_then(|bytes| {
             let (sum, data) = bytes.split_first_chunk::<8>()?;
             (u64::from_le_bytes(*sum) == checksum(data)).then(|| data.to_vec())
         });
@@ -323,6 +324,21 @@ impl PipelineFile {
     }
 }
 
+/// Most bytes of a file of pipelines that is read; what drivers write is far smaller.
+const MAX_CACHE_BYTES: u64 = 256 << 20;
+
+/// What an earlier process has left, if it is a file of a sane size: a pipe or a device would never end.
+fn stored(path: &std::path::Path) -> Option<Vec<u8>> {
+    let metadata = std::fs::metadata(path).ok()?;
+    if !metadata.is_file() || metadata.len() > MAX_CACHE_BYTES {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).ok()?;
+    file.take(MAX_CACHE_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
 /// FNV-1a (Fowler, Noll, Vo), 64 bits: against damage, not against an enemy.
 fn checksum(data: &[u8]) -> u64 {
     let mix = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -337,4 +353,28 @@ pub(crate) fn other(error: &dyn std::error::Error) -> BackendError {
         source = inner.source();
     }
     BackendError::Other(text.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_a_sane_size_are_read() {
+        let folder = std::env::temp_dir().join(format!("glia-pipelines-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("file");
+        std::fs::write(&file, b"pipelines").unwrap();
+        assert_eq!(stored(&file).as_deref(), Some(&b"pipelines"[..]));
+        assert_eq!(stored(&folder), None);
+        assert_eq!(stored(std::path::Path::new("/dev/zero")), None);
+        std::fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(MAX_CACHE_BYTES + 1)
+            .unwrap();
+        assert_eq!(stored(&file), None);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -93,6 +93,11 @@ fn kernels() -> BTreeMap<String, KernelKey> {
         let dots = options(kernels).with_byte_dots(ByteDots::Always);
         collect(WgpuBackend::new(dots).unwrap(), Precision::Fast);
     }
+    // What the baseline runs on a software device: without broadcasts.
+    let baseline = options(Kernels::Auto).with_baseline(true);
+    collect(WgpuBackend::new(baseline.clone()).unwrap(), Precision::Exact);
+    let dots = baseline.with_byte_dots(ByteDots::Always);
+    collect(WgpuBackend::new(dots).unwrap(), Precision::Fast);
     for (f32, f16, subgroup) in COOP {
         let change = |caps: &mut Caps| {
             (caps.coop_f32, caps.coop_f16, caps.subgroup_size) = (f32, f16, Some(subgroup));
@@ -159,7 +164,7 @@ fn every_kernel_is_valid_and_its_text_is_as_it_was() {
     let mut list = String::new();
     for (name, key) in &kernels {
         let mut hashes = Vec::new();
-        for (subgroups, immediates) in [(true, true), (false, true), (false, false)] {
+        for (subgroups, immediates) in [(true, true), (true, false), (false, true), (false, false)] {
             if (flag(key, "BROADCAST") || key.source == Source::MatMulCoop) && !subgroups {
                 continue;
             }

@@ -31,7 +31,7 @@ fn each(i: u32) {
         let own = parts[stats + 2u * s];
         let own_sum = parts[stats + 2u * s + 1u];
         // A split of which nothing is seen has left no elements.
-        if own_sum != 0.0 {
+        if !(own_sum == 0.0) {
             let at = (place * n_splits + s) * 8u * NV + e;
             let highest = max(top, own);
             let shrink = exp(top - highest);
@@ -41,7 +41,7 @@ fn each(i: u32) {
             top = highest;
         }
     }
-    let factor = select(0.0, 1.0 / sum, sum != 0.0);
+    let factor = select(1.0 / sum, 0.0, sum == 0.0);
     for (var l = 0u; l < min(4u, DV - e); l++) {
         y[place * DV + e + l] = acc[l] * factor;
     }

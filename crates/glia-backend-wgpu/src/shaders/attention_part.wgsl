@@ -296,6 +296,7 @@ fn last_factor(place: u32, top: f32, sum: f32) -> f32 {
     let shrink = exp(top - highest);
     return shrink / (sum * shrink + exp(sink - highest));
 #else
-    return select(0.0, 1.0 / sum, sum != 0.0);
+    // Of NaN `!=` may be false: it is asked the other way round.
+    return select(1.0 / sum, 0.0, sum == 0.0);
 #endif
 }

@@ -119,8 +119,8 @@ fn main(
                 {
                     // What no query sees does not count, whatever it is.
                     let weight = weights[{{I}} * STRIDE + s];
-                    acc[2u * {{I}}] = added(acc[2u * {{I}}], 1.0, weight, v.a, weight != 0.0);
-                    acc[2u * {{I}} + 1u] = added(acc[2u * {{I}} + 1u], 1.0, weight, v.b, weight != 0.0);
+                    acc[2u * {{I}}] = added(acc[2u * {{I}}], 1.0, weight, v.a, !(weight == 0.0));
+                    acc[2u * {{I}} + 1u] = added(acc[2u * {{I}} + 1u], 1.0, weight, v.b, !(weight == 0.0));
                 }
 #endfor
             }

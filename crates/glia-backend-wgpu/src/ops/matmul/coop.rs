@@ -1,7 +1,7 @@
 //! Products of many rows by cooperative matrices: of F32 where the adapter has them, and, unless results are to be
-//! exact, of F16 summed in F32.
+//! exact or the weights are F32, of F16 summed in F32.
 
-use glia_core::{BackendError, Precision, ValueId};
+use glia_core::{BackendError, DType, Precision, ValueId};
 
 use super::product::rows_of;
 use super::way::{Tile, Way, X};
@@ -95,9 +95,9 @@ impl Coop {
         if caps.software {
             return None;
         }
-        let half = caps
-            .coop_f16
-            .filter(|_| precision != Precision::Exact && matrix.fits_f16);
+        // Weights of F32 are multiplied as such.
+        let may = precision != Precision::Exact && matrix.fits_f16 && matrix.format.dtype != DType::F32;
+        let half = caps.coop_f16.filter(|_| may);
         let (side, half) = match (half, caps.coop_f32) {
             (Some(side), _) => (side, true),
             (None, Some(side)) => (side, false),
