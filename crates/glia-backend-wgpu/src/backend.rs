@@ -56,6 +56,22 @@ impl WgpuBackend {
         self.held().lose();
     }
 
+    /// A device that is told other capabilities than its own, for tests that run nothing on it.
+    #[cfg(test)]
+    pub(crate) fn altered(
+        options: WgpuOptions,
+        change: impl FnOnce(&mut crate::gpu::Caps),
+    ) -> Result<WgpuBackend, BackendError> {
+        let mut gpu = Gpu::open(&options)?;
+        if let Some(gpu) = Arc::get_mut(&mut gpu) {
+            change(&mut gpu.caps);
+        }
+        Ok(WgpuBackend {
+            options,
+            gpu: Mutex::new(gpu),
+        })
+    }
+
     /// The device, for tests of the crate.
     #[cfg(test)]
     pub(crate) fn gpu(&self) -> Arc<Gpu> {
@@ -117,7 +133,10 @@ impl Backend for WgpuBackend {
         let mut hints = MemoryHints::default();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         hints.limit_bytes = size(gpu.max_memory_bytes);
-        hints.max_alloc_bytes = size(gpu.caps.max_buffer_bytes);
+        hints.max_alloc_bytes = size(gpu.caps.max_buffer_bytes.min(gpu.caps.max_binding_bytes));
+        if hints.limit_bytes > 0 {
+            hints.max_alloc_bytes = hints.max_alloc_bytes.min(hints.limit_bytes);
+        }
         hints
     }
 
