@@ -75,6 +75,6 @@ fn a_small_file_outweighs_the_program() {
 fn beside_weights_there_is_little() {
     // The demo model has 4 MiB of weights and a cache of 1 KiB per token.
     for n_words in [1, 200] {
-        check("demo", n_words, 32 << 20);
+        check("demo", n_words, 24 << 20);
     }
 }
