@@ -16,7 +16,7 @@ const N: usize = 16384;
 const K: usize = 2048;
 
 /// The dtypes of most files, which are measured closely; of the others one row and many.
-const HOT: [DType; 8] = [
+const HOT: [DType; 9] = [
     DType::Q4_0,
     DType::Q4_1,
     DType::Q5_0,
@@ -24,6 +24,7 @@ const HOT: [DType; 8] = [
     DType::Q4_K,
     DType::Q6_K,
     DType::F16,
+    DType::BF16,
     DType::F32,
 ];
 

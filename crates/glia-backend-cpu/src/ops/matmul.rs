@@ -205,7 +205,7 @@ impl Packed {
     fn n_rows(&self, cx: &StepCx<'_>) -> Result<usize, BackendError> {
         match self.weights.act() {
             ActKind::F32 => n_rows(cx, self.acts, self.weights.k()),
-            ActKind::Q8 => n_rows(cx, self.acts, self.weights.act_row_bytes()),
+            ActKind::Q8 | ActKind::Bf16 => n_rows(cx, self.acts, self.weights.act_row_bytes()),
         }
     }
 

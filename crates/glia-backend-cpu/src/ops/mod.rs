@@ -325,9 +325,9 @@ fn lower_sdpa(b: &mut Builder<'_>, op: &glia_core::Sdpa, ids: &[u32], out: u32) 
     Ok(true)
 }
 
-/// What only int8 products read is quantised as it is made, and has no memory.
+/// What only products read that prepare their rows is prepared as it is made, and has no memory.
 fn lower_gated(b: &mut Builder<'_>, gate: Gate, [x, up]: [u32; 2], out: u32) {
-    let reader = b.only_reader(out).filter(|weights| weights.act() == ActKind::Q8);
+    let reader = b.only_reader(out).filter(|weights| weights.act() != ActKind::F32);
     let Some(weights) = reader else {
         return b.stage(elementwise::Gated { gate, x, up, out }, &[x, up], &[out]);
     };
@@ -347,7 +347,7 @@ fn lower_matmul(b: &mut Builder<'_>, ids: &[u32], out: u32) -> Result<bool, Back
         let x = ids[0];
         let acts = match weights.act() {
             ActKind::F32 => x,
-            ActKind::Q8 => b.prepared(x, &weights, &[x], |out| matmul::Prepare {
+            ActKind::Q8 | ActKind::Bf16 => b.prepared(x, &weights, &[x], |out| matmul::Prepare {
                 x,
                 weights: weights.clone(),
                 out,
