@@ -15,6 +15,19 @@ use glia_core::{DType, Precision, Tensor};
 const N: usize = 16384;
 const K: usize = 2048;
 
+/// The dtypes of most files, which are measured closely; of the others one row and many.
+const HOT: [DType; 9] = [
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q8_0,
+    DType::Q4_K,
+    DType::Q6_K,
+    DType::F16,
+    DType::BF16,
+    DType::F32,
+];
+
 fn pack(w: &Tensor) -> PackedMatrix {
     PackedMatrix::pack(w, Precision::Fast, Isa::detect()).expect("packs")
 }
@@ -28,17 +41,7 @@ fn moved(bytes: usize) -> Work {
 }
 
 fn kernels(c: &mut Criterion, lab: &Lab) {
-    for dtype in [
-        DType::Q4_0,
-        DType::Q4_1,
-        DType::Q5_0,
-        DType::Q8_0,
-        DType::Q4_K,
-        DType::Q6_K,
-        DType::F16,
-        DType::BF16,
-        DType::F32,
-    ] {
+    for dtype in common::weight_dtypes() {
         let mut group = c.benchmark_group(format!("one-thread-{dtype}"));
         let stored = dtype.size_bytes(N * K).expect("whole blocks");
         // Made when the first bench that is not filtered out runs.
@@ -48,13 +51,20 @@ fn kernels(c: &mut Criterion, lab: &Lab) {
         lab.measure(&mut group, "pack", moved(stored), || {
             black_box(pack(weight()));
         });
-        for m in [1, 8, 16, 96] {
+        let rows: &[usize] = if HOT.contains(&dtype) {
+            &[1, 8, 16, 96]
+        } else {
+            &[1, 96]
+        };
+        for &m in rows {
             let x = common::noise(m * K);
             let (mut acts, mut out) = (Vec::new(), vec![0f32; m * N]);
-            lab.measure(&mut group, &format!("prepare-{m}"), moved(4 * m * K), || {
-                acts.resize(m * packed().act_row_bytes(), 0u8);
-                packed().prepare(black_box(&x), m, &mut acts);
-            });
+            if HOT.contains(&dtype) {
+                lab.measure(&mut group, &format!("prepare-{m}"), moved(4 * m * K), || {
+                    acts.resize(m * packed().act_row_bytes(), 0u8);
+                    packed().prepare(black_box(&x), m, &mut acts);
+                });
+            }
             let work = Work {
                 bytes: stored as u64,
                 ops: (2 * m * N * K) as u64,

@@ -11,29 +11,6 @@ use criterion::Criterion;
 use glia_core::{CostValue, DType, Dim, Op, Shape, Traffic, ValueType};
 use glia_ir::GraphExecutor;
 
-const DTYPES: [DType; 20] = [
-    DType::Q4_0,
-    DType::Q4_1,
-    DType::Q5_0,
-    DType::Q5_1,
-    DType::Q8_0,
-    DType::Q2_K,
-    DType::Q3_K,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::IQ4_NL,
-    DType::IQ4_XS,
-    DType::IQ3_S,
-    DType::IQ2_XS,
-    DType::IQ1_S,
-    DType::TQ2_0,
-    DType::MXFP4,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-];
-
 struct Product {
     dtype: DType,
     n: usize,
@@ -80,7 +57,7 @@ impl Product {
 }
 
 fn products(c: &mut Criterion, lab: &Lab) {
-    for dtype in DTYPES {
+    for dtype in common::weight_dtypes() {
         let mut group = c.benchmark_group(dtype.name());
         // Large enough to come from memory in every dtype, then small enough for 512 rows to be quick.
         let (mut large, mut small) = (Product::new(dtype, 16384, 4096), Product::new(dtype, 2048, 2048));

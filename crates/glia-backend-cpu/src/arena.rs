@@ -6,12 +6,15 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 use glia_core::{BackendError, DType, Shape};
+use memmap2::MmapMut;
 
-/// Growing memory aligned to 64 bytes. Contents do not survive growth.
+use crate::memory;
+
+/// Growing memory at a multiple of 64 bytes. Contents do not survive growth. Pages are the system's until something is
+/// written to them, and go back to it when more is needed.
 #[derive(Default)]
 pub(crate) struct Arena {
-    lines: Vec<[u64; 8]>,
-    start: usize,
+    map: Option<MmapMut>,
 }
 
 impl Arena {
@@ -20,21 +23,15 @@ impl Arena {
     /// # Errors
     /// [`BackendError::OutOfMemory`].
     pub fn reserve(&mut self, bytes: usize) -> Result<*mut u8, BackendError> {
-        let n = bytes.div_ceil(64).saturating_add(1);
-        if n > self.lines.len() {
-            let mut lines = Vec::new();
-            lines.try_reserve_exact(n).map_err(|_| BackendError::OutOfMemory {
+        let map = match self.map.take().filter(|map| map.len() >= bytes) {
+            Some(map) => map,
+            None => memory::zeroed_small(bytes.max(1)).ok_or_else(|| BackendError::OutOfMemory {
                 what: "the arena of intermediates".to_owned(),
                 needed_bytes: bytes,
                 limit_bytes: isize::MAX as usize,
-            })?;
-            self.lines = Vec::new();
-            lines.resize(n, [0; 8]);
-            self.start = lines.as_ptr().cast::<u8>().align_offset(64);
-            self.lines = lines;
-        }
-        // SAFETY: one line more than asked for was allocated, so the aligned start is inside.
-        Ok(unsafe { self.lines.as_mut_ptr().cast::<u8>().add(self.start) })
+            })?,
+        };
+        Ok(self.map.insert(map).as_mut_ptr())
     }
 }
 

@@ -25,6 +25,8 @@ pub(crate) struct Scratch {
     pub floats: Vec<f32>,
     /// Sums of a product that `floats` holds the weights of.
     pub products: Vec<f32>,
+    /// What is read from a file for once.
+    pub bytes: Vec<u8>,
 }
 
 impl Scratch {

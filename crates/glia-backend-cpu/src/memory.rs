@@ -1,4 +1,4 @@
-//! Zeroed memory from the system, in huge pages where it has them.
+//! Zeroed memory from the system, in huge pages where it has them and they pay.
 //!
 //! A step reads weights and caches once, so the address translation of 4 KiB pages costs a good part of the bandwidth.
 
@@ -7,9 +7,14 @@ use memmap2::{MmapMut, MmapOptions};
 /// From this size on, huge pages are asked for.
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// `len` zero bytes, which take memory as they are touched; `None` when they cannot be had.
+/// `len` zero bytes in pages of the usual size, for what is used in parts; `None` when they cannot be had.
+pub(crate) fn zeroed_small(len: usize) -> Option<MmapMut> {
+    MmapOptions::new().len(len).map_anon().ok()
+}
+
+/// `len` zero bytes in huge pages, which take memory as they are touched; `None` when they cannot be had.
 pub(crate) fn zeroed(len: usize) -> Option<MmapMut> {
-    let map = MmapOptions::new().len(len).map_anon().ok()?;
+    let map = zeroed_small(len)?;
     #[cfg(target_os = "linux")]
     if len >= HUGE_BYTES {
         // A system without huge pages refuses: the memory is as good, only slower.

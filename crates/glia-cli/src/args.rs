@@ -135,8 +135,9 @@ pub struct EngineArgs {
     /// Backends in order of preference, comma-separated: each node runs on the first that can.
     #[arg(long, default_value = "cpu", value_name = "LIST")]
     pub backend: String,
-    /// Most tokens that are computed at once: longer prompts run in pieces. Fewer take less intermediate memory.
-    #[arg(long, default_value_t = 512, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    /// Most tokens that are computed at once: longer prompts run in pieces. Fewer take less intermediate memory; 0 is
+    /// 512, or fewer for small files, so that memory stays near the file's size.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub max_step_tokens: usize,
     /// Refuse to start when intermediate values could need more bytes than this; 0 is unlimited.
     #[arg(long, default_value_t = 0, value_name = "BYTES", value_parser = whole, allow_negative_numbers = true)]

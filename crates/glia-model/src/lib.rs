@@ -48,5 +48,6 @@ mod wall;
 pub mod weights;
 
 pub use generate::{Event, FinishReason, GenerateParams, Generation};
+pub use mmap::release_unused;
 pub use model::{Contents, LoadTimes, Model, ModelError, ModelFile, ModelSession, Options, WantedRows};
 pub use sample::SampleParams;

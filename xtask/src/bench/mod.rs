@@ -22,6 +22,9 @@ pub struct Args {
     /// Run only the criterion benches whose name holds this, such as `q4_k` or `rows-512`
     #[arg(conflicts_with = "model")]
     name: Option<String>,
+    /// Measure each criterion bench for a quarter of the time: to look, not to quote
+    #[arg(long, conflicts_with = "model")]
+    quick: bool,
     /// Measure whole models; without it the criterion benches run
     #[arg(long, value_name = "FILE", num_args = 1..)]
     model: Vec<PathBuf>,
@@ -74,7 +77,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 pub fn run(args: &Args) -> Outcome {
     if args.model.is_empty() {
         let mut bench = sh::cargo(&["bench", "--workspace", "--bench", "*"]);
-        bench.args(args.name.iter().flat_map(|name| ["--", name]));
+        bench.args(criterion_args(args));
         return sh::run(bench);
     }
     if args.start {
@@ -84,6 +87,17 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         speed::run(args)
     }
+}
+
+/// What the criterion benches are told.
+fn criterion_args(args: &Args) -> Vec<&str> {
+    let quick = ["--warm-up-time", "0.05", "--measurement-time", "0.1"];
+    let quick = quick.iter().filter(|_| args.quick).copied();
+    let mut all: Vec<&str> = args.name.as_deref().into_iter().chain(quick).collect();
+    if !all.is_empty() {
+        all.insert(0, "--");
+    }
+    all
 }
 
 fn model_name(model: &Path) -> String {
@@ -99,7 +113,19 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        _args: Args,
+        args: Args,
+    }
+
+    #[test]
+    fn criterion_is_told_the_name_and_the_time() {
+        let told = |flags: &[&str]| {
+            let line = Line::try_parse_from([&["bench"], flags].concat()).unwrap();
+            criterion_args(&line.args).join(" ")
+        };
+        assert_eq!(told(&[]), "");
+        assert_eq!(told(&["q4_k"]), "-- q4_k");
+        assert_eq!(told(&["--quick"]), "-- --warm-up-time 0.05 --measurement-time 0.1");
+        assert!(told(&["q4_k", "--quick"]).starts_with("-- q4_k --warm-up-time"));
     }
 
     #[test]
@@ -132,6 +158,7 @@ mod tests {
         }
         assert!(refused(&["--start", "--busy", "1", "--model", "a"]).contains("--busy"));
         assert!(refused(&["--busy", "1", "--batch", "8", "--model", "a"]).contains("--batch"));
+        assert!(refused(&["--quick", "--model", "a"]).contains("--quick"));
         assert!(refused(&["--rounds", "0"]).contains("above 0"));
     }
 }

@@ -5,7 +5,7 @@ use glia_core::BackendError;
 use crate::arena::Chunk;
 use crate::error::invalid;
 use crate::kernel::{Kernel, Scratch, StepCx, Work};
-use crate::state::{PartLayout, append_row};
+use crate::state::{LANES, PartLayout, append_row};
 
 pub(crate) struct Append {
     pub parts: [PartLayout; 2],
@@ -16,7 +16,12 @@ impl Kernel for Append {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
         let n: usize = cx.rows.iter().map(|r| r.n_rows).sum();
         let width = self.parts[0].n_heads * (self.parts[0].dim + self.parts[1].dim);
-        Ok(Work::split(n, width, cx.n_threads))
+        let mut work = Work::split(n, width, cx.n_threads);
+        if cx.rows.iter().any(|r| r.n_rows >= LANES) {
+            // Tokens whose keys lie side by side belong to one thread: two would take each other's cache lines.
+            work.per_chunk = work.per_chunk.next_multiple_of(LANES);
+        }
+        Ok(work)
     }
 
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {

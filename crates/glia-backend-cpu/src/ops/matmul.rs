@@ -1,16 +1,18 @@
 //! Matrix products. Constant weights are packed, and rows of activations prepared once for all products that read
 //! them. Weights that are no constants are taken as they are: each row is decoded once per step.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use glia_core::{BackendError, quant};
+use glia_core::{BackendError, Gate, quant};
 
+use super::elementwise;
 use crate::arena::Chunk;
 use crate::error::invalid;
 use crate::kernel::{Kernel, Scratch, StepCx, Work, grown};
 use crate::kernels::dynamic;
 use crate::kernels::int8::Panels;
-use crate::pack::PackedMatrix;
+use crate::pack::{ActKind, PackedMatrix};
 
 /// `x [.., k]` by `w [n, k]`, or batched `[.., m, k]` by `[.., n, k]`.
 pub(crate) struct MatMul {
@@ -101,7 +103,7 @@ pub(crate) struct Prepare {
     pub out: u32,
 }
 
-/// Rows of `x [.., k]`.
+/// Rows of a value whose rows have `k` elements.
 fn n_rows(cx: &StepCx<'_>, x: u32, k: usize) -> Result<usize, BackendError> {
     let shape = cx.values.shape(x)?;
     if shape.rank() == 0 || shape.last_dim() != k {
@@ -119,27 +121,77 @@ impl Kernel for Prepare {
     }
 
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {
-        let (k, row_bytes) = (self.weights.k(), self.weights.act_row_bytes());
+        let k = self.weights.k();
         let panels = Panels::of(n_rows(cx, self.x, k)?);
         let x = cx.values.read::<f32>(self.x)?;
         for panel in chunk.items() {
             let rows = panels.rows(panel);
-            let out: *mut u8 = cx
-                .values
-                .write_ptr(chunk, self.out, rows.start * row_bytes, rows.len() * row_bytes)?;
-            // SAFETY: in bounds by `write_ptr`; the rows of a panel belong to one item.
-            let out = unsafe { std::slice::from_raw_parts_mut(out, rows.len() * row_bytes) };
-            self.weights
-                .prepare_panel(&x[rows.start * k..rows.end * k], rows.len(), out);
+            prepare_panel(
+                cx,
+                chunk,
+                &self.weights,
+                &x[rows.start * k..rows.end * k],
+                rows,
+                self.out,
+            )?;
         }
         Ok(())
     }
 }
 
+/// Rows of `gate(x) * up` in the form of a packed matrix.
+pub(crate) struct PrepareGated {
+    pub gate: Gate,
+    pub x: u32,
+    pub up: u32,
+    pub weights: Arc<PackedMatrix>,
+    pub out: u32,
+}
+
+impl Kernel for PrepareGated {
+    fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
+        let k = self.weights.k();
+        let m = if k == 0 { 0 } else { n_rows(cx, self.x, k)? };
+        let panels = Panels::of(m).len();
+        Ok(Work::split(panels, 4 * k * m.min(Panels::ROWS), cx.n_threads))
+    }
+
+    fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, scratch: &mut Scratch) -> Result<(), BackendError> {
+        let k = self.weights.k();
+        let panels = Panels::of(n_rows(cx, self.x, k)?);
+        let (x, up) = (cx.values.read::<f32>(self.x)?, cx.values.read::<f32>(self.up)?);
+        for panel in chunk.items() {
+            let rows = panels.rows(panel);
+            let elems = rows.start * k..rows.end * k;
+            let gated = scratch.floats(elems.len());
+            elementwise::gated(cx.level, self.gate, &x[elems.clone()], &up[elems], gated);
+            prepare_panel(cx, chunk, &self.weights, gated, rows, self.out)?;
+        }
+        Ok(())
+    }
+}
+
+/// Prepares the rows of a panel, whose values are `x`, to where they belong in `out`.
+fn prepare_panel(
+    cx: &StepCx<'_>,
+    chunk: &mut Chunk,
+    weights: &PackedMatrix,
+    x: &[f32],
+    rows: Range<usize>,
+    out: u32,
+) -> Result<(), BackendError> {
+    let row_bytes = weights.act_row_bytes();
+    let n_bytes = rows.len() * row_bytes;
+    let out: *mut u8 = cx.values.write_ptr(chunk, out, rows.start * row_bytes, n_bytes)?;
+    // SAFETY: in bounds by `write_ptr`; the rows of a panel belong to one item.
+    let out = unsafe { std::slice::from_raw_parts_mut(out, n_bytes) };
+    weights.prepare_panel(x, rows.len(), out);
+    Ok(())
+}
+
 /// A product with a packed matrix.
 pub(crate) struct Packed {
-    pub x: u32,
-    /// The prepared rows; those of `x` itself for matrices that take F32.
+    /// The prepared rows; those of the value itself for matrices that take F32.
     pub acts: u32,
     pub weights: Arc<PackedMatrix>,
     pub bias: Option<u32>,
@@ -150,20 +202,28 @@ impl Packed {
     /// Rows of a piece of work: enough to use a tile often, few enough to stay in cache; whole panels.
     const ROWS: usize = 8 * Panels::ROWS;
 
+    fn n_rows(&self, cx: &StepCx<'_>) -> Result<usize, BackendError> {
+        match self.weights.act() {
+            ActKind::F32 => n_rows(cx, self.acts, self.weights.k()),
+            ActKind::Q8 | ActKind::Bf16 => n_rows(cx, self.acts, self.weights.act_row_bytes()),
+        }
+    }
+
     /// Pieces along the rows and tiles of a piece.
     fn cut(&self, m: usize, n_threads: usize) -> (usize, usize) {
         let blocks = m.div_ceil(Self::ROWS).max(1);
         let tiles = self.weights.n_tiles();
         // A tile times a row is about k * 16 operations; a piece should be worth the hand-out.
         let least = (65_536 / (self.weights.k().max(1) * 16 * m.clamp(1, Self::ROWS)).max(1)).max(1);
-        let fair = (tiles * blocks).div_ceil(n_threads * 6);
+        // Enough pieces that nobody waits long for the last one; kernels take two tiles at a time.
+        let fair = (tiles * blocks).div_ceil(n_threads * 12).next_multiple_of(2);
         (blocks, fair.clamp(least.min(8), least.max(8)).min(tiles.max(1)))
     }
 }
 
 impl Kernel for Packed {
     fn work(&self, cx: &StepCx<'_>) -> Result<Work, BackendError> {
-        let m = n_rows(cx, self.x, self.weights.k())?;
+        let m = self.n_rows(cx)?;
         let (blocks, per) = self.cut(m, cx.n_threads);
         Ok(Work::each(if m == 0 {
             0
@@ -174,7 +234,7 @@ impl Kernel for Packed {
 
     fn run(&self, cx: &StepCx<'_>, chunk: &mut Chunk, _: &mut Scratch) -> Result<(), BackendError> {
         let (n, row_bytes) = (self.weights.n(), self.weights.act_row_bytes());
-        let m = n_rows(cx, self.x, self.weights.k())?;
+        let m = self.n_rows(cx)?;
         let (blocks, per) = self.cut(m, cx.n_threads);
         let acts = cx.values.bytes(self.acts)?;
         let bias = match self.bias {

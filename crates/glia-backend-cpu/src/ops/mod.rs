@@ -14,7 +14,7 @@ mod structural;
 
 use std::sync::Arc;
 
-use glia_core::{BackendError, DType, Instr, NodeView, Op, Symbol, ValueKind, ValueType};
+use glia_core::{BackendError, DType, Gate, Instr, NodeView, Op, Symbol, ValueKind};
 
 use crate::error::invalid;
 use crate::pack::ActKind;
@@ -119,16 +119,7 @@ pub(crate) fn lower(b: &mut Builder<'_>, instr: &Instr) -> Result<bool, BackendE
             &ids,
             &outs,
         ),
-        Op::Gated(gate) => b.stage(
-            elementwise::Gated {
-                gate: *gate,
-                x,
-                up: ids[1],
-                out,
-            },
-            &ids,
-            &outs,
-        ),
+        Op::Gated(gate) => lower_gated(b, *gate, [x, ids[1]], out),
         Op::RmsNorm { eps, plus_one } => lower_norm(b, norm::Kind::Rms { plus_one: *plus_one }, *eps, &ids, out)?,
         Op::LayerNorm { eps } => lower_norm(b, norm::Kind::Layer, *eps, &ids, out)?,
         Op::Softmax { axis } => reduce(b, reduce::Kind::Softmax, *axis, x, out),
@@ -149,6 +140,7 @@ pub(crate) fn lower(b: &mut Builder<'_>, instr: &Instr) -> Result<bool, BackendE
             embed::TokenEmbed {
                 ids: x,
                 table: ids[1],
+                rows: b.constant(ids[1]),
                 out,
             },
             &ids,
@@ -325,13 +317,28 @@ fn lower_sdpa(b: &mut Builder<'_>, op: &glia_core::Sdpa, ids: &[u32], out: u32) 
         out,
         q_per_row,
     });
-    // Stands for the results of splits: the stages hand them over beside the values.
-    let parts = b.temp(ValueType::fixed(DType::F32, &[1]));
+    let parts = b.partials();
     b.stage(attention.clone(), ids, &[out, parts]);
     let mut reads = ids.to_vec();
     reads.push(parts);
     b.stage(Merge(attention), &reads, &[out]);
     Ok(true)
+}
+
+/// What only products read that prepare their rows is prepared as it is made, and has no memory.
+fn lower_gated(b: &mut Builder<'_>, gate: Gate, [x, up]: [u32; 2], out: u32) {
+    let reader = b.only_reader(out).filter(|weights| weights.act() != ActKind::F32);
+    let Some(weights) = reader else {
+        return b.stage(elementwise::Gated { gate, x, up, out }, &[x, up], &[out]);
+    };
+    b.prepared(out, &weights, &[x, up], |out| matmul::PrepareGated {
+        gate,
+        x,
+        up,
+        weights: weights.clone(),
+        out,
+    });
+    b.nowhere(out);
 }
 
 fn lower_matmul(b: &mut Builder<'_>, ids: &[u32], out: u32) -> Result<bool, BackendError> {
@@ -340,7 +347,7 @@ fn lower_matmul(b: &mut Builder<'_>, ids: &[u32], out: u32) -> Result<bool, Back
         let x = ids[0];
         let acts = match weights.act() {
             ActKind::F32 => x,
-            ActKind::Q8 | ActKind::Bf16 => b.prepared(x, &weights, |out| matmul::Prepare {
+            ActKind::Q8 | ActKind::Bf16 => b.prepared(x, &weights, &[x], |out| matmul::Prepare {
                 x,
                 weights: weights.clone(),
                 out,
@@ -350,7 +357,6 @@ fn lower_matmul(b: &mut Builder<'_>, ids: &[u32], out: u32) -> Result<bool, Back
         reads.extend(bias);
         b.stage(
             matmul::Packed {
-                x,
                 acts,
                 weights,
                 bias,

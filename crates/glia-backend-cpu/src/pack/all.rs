@@ -12,7 +12,7 @@ use crate::isa::Isa;
 use crate::simd::Level;
 
 /// Bytes of the file that a piece of work reads: small enough that few pages are in flight, large enough to hand out.
-const PIECE_BYTES: usize = 1 << 18;
+const PIECE_BYTES: usize = 1 << 16;
 /// Where a matrix may begin: a cache line.
 const ALIGN: usize = 64;
 

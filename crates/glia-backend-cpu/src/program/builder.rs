@@ -10,6 +10,7 @@ use glia_core::{
     ValueKind, ValueType, quant,
 };
 
+use super::slots;
 use crate::error::{dtype, invalid};
 use crate::kernel::Kernel;
 use crate::pack::{ActForm, PackedMatrix};
@@ -20,13 +21,13 @@ pub(crate) struct Stage {
     pub kernel: Box<dyn Kernel>,
     /// Index of the instruction it belongs to.
     pub instr: usize,
-    reads: Vec<Key>,
-    writes: Vec<Key>,
+    pub(super) reads: Vec<Key>,
+    pub(super) writes: Vec<Key>,
 }
 
 /// What two stages can conflict over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
+pub(super) enum Key {
     Slot(u32),
     Value(u32),
     State(u32),
@@ -76,6 +77,8 @@ pub(crate) struct Builder<'a> {
     packed: HashMap<ConstId, Arc<PackedMatrix>>,
     /// Prepared rows by value, row length and form.
     prepared: Vec<((u32, usize, ActForm), u32)>,
+    /// Stands for the results of splits, which all share one memory.
+    partials: Option<u32>,
 }
 
 /// Whether `id` is the constant matrix of a matrix product, which is packed.
@@ -109,7 +112,7 @@ impl<'a> Builder<'a> {
                 places: Vec::with_capacity(segment.values.len()),
                 types: segment.values.iter().map(|v| v.ty.clone()).collect(),
                 consts: Vec::new(),
-                n_slots: segment.slots.len(),
+                n_slots: 0,
                 fresh: Vec::new(),
             },
             instr: 0,
@@ -117,6 +120,7 @@ impl<'a> Builder<'a> {
             tables: Vec::new(),
             packed,
             prepared: Vec::new(),
+            partials: None,
         };
         for (i, def) in segment.values.iter().enumerate() {
             let id = ValueId(i as u32);
@@ -126,9 +130,9 @@ impl<'a> Builder<'a> {
                     None => return Err(invalid("plan", format!("input `{}` is not listed", def.name))),
                 },
                 ValueKind::Const(_) | ValueKind::State(..) => Place::Nowhere,
-                ValueKind::Temp(slot) => Place::Slot(slot.0),
                 ValueKind::Dynamic if def.ty.depends_on(Symbol::P) => return Ok(None),
-                ValueKind::Dynamic => builder.new_slot(),
+                // Slots are shared anew when the private values are known.
+                ValueKind::Temp(_) | ValueKind::Dynamic => builder.new_slot(),
                 ValueKind::Alias(of) => Place::Alias(of.0),
             };
             builder.out.places.push(place);
@@ -180,6 +184,14 @@ impl<'a> Builder<'a> {
         };
         self.out.places[value as usize] = Place::Const(at);
         Ok(())
+    }
+
+    /// A weight that is read under its own bytes.
+    pub fn constant(&self, id: u32) -> Option<Tensor> {
+        match self.out.places[self.root(id) as usize] {
+            Place::Const(at) => Some(self.out.consts[at].clone()),
+            _ => None,
+        }
     }
 
     /// A weight, checked against its declared type.
@@ -329,11 +341,47 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The rows of `x` prepared for a packed matrix; shared by all that read `x` in the same form.
+    /// What stages that hand over [`StepCx::partials`](crate::kernel::StepCx) write and read, so that none of another
+    /// instruction comes between.
+    pub fn partials(&mut self) -> u32 {
+        let id = self
+            .partials
+            .unwrap_or_else(|| self.temp(ValueType::fixed(DType::F32, &[1])));
+        *self.partials.insert(id)
+    }
+
+    /// The matrix whose products are all that is done with `x`; with several, they take the same form of rows.
+    pub fn only_reader(&self, x: u32) -> Option<Arc<PackedMatrix>> {
+        let is_x = |id: &ValueId| id.0 == x;
+        let alias = |def: &glia_core::ValueDef| matches!(def.kind, ValueKind::Alias(of) if is_x(&of));
+        if self.segment.outputs.iter().any(is_x) || self.segment.values.iter().any(alias) {
+            return None;
+        }
+        let mut found: Option<Arc<PackedMatrix>> = None;
+        for instr in self.segment.instrs.iter().filter(|i| i.inputs.iter().any(is_x)) {
+            let &[a, w, ..] = &instr.inputs[..] else { return None };
+            let weights = self.packed(w.0).filter(|_| is_weight(self.segment, instr, w))?;
+            let same = |other: &PackedMatrix| other.k() == weights.k() && other.act_form() == weights.act_form();
+            if a.0 != x || instr.inputs[1..].iter().any(is_x) || !found.as_deref().is_none_or(same) {
+                return None;
+            }
+            found = Some(weights);
+        }
+        found
+    }
+
+    /// Says that a value has no memory: all that read it read its prepared rows.
+    pub fn nowhere(&mut self, x: u32) {
+        self.out.places[x as usize] = Place::Nowhere;
+    }
+
+    /// The rows of `x` prepared for a packed matrix, from the values that `kernel` reads; shared by all that read `x` in
+    /// the same form.
     pub fn prepared<K: Kernel + 'static>(
         &mut self,
         x: u32,
         weights: &PackedMatrix,
+        reads: &[u32],
         kernel: impl FnOnce(u32) -> K,
     ) -> u32 {
         // The value's id, not its memory: another value may use that later.
@@ -345,7 +393,7 @@ impl<'a> Builder<'a> {
         dims.pop();
         dims.push(weights.act_row_bytes().into());
         let acts = self.temp(ValueType::new(DType::U8, dims));
-        self.stage(kernel(acts), &[x], &[acts]);
+        self.stage(kernel(acts), reads, &[acts]);
         self.prepared.push((key, acts));
         acts
     }
@@ -384,93 +432,15 @@ impl<'a> Builder<'a> {
         {
             return Ok(None);
         }
-        self.share_slots();
-        self.out.groups = groups(&self.out.stages);
+        self.out.groups = slots::groups(&self.out.stages);
+        let largest = Sizes {
+            t: self.options.max_step_tokens,
+            p: self.options.max_context.saturating_sub(self.options.max_step_tokens),
+            r: 1,
+            n: 1,
+            s: self.options.max_context,
+        };
+        slots::share(&mut self.out, &largest);
         Ok(Some(self.out))
     }
-}
-
-impl Builder<'_> {
-    /// Private values with separate lives take turns in one slot. Not at once: a slot that was in use a moment ago
-    /// would end a group.
-    fn share_slots(&mut self) {
-        const REST: usize = 4;
-        let n_fixed = self.segment.slots.len();
-        let mut lives: Vec<Option<(usize, usize)>> = vec![None; self.out.n_slots];
-        for (i, stage) in self.out.stages.iter().enumerate() {
-            for key in stage.reads.iter().chain(&stage.writes) {
-                if let Key::Slot(slot) = key {
-                    let life = &mut lives[*slot as usize];
-                    *life = Some((life.map_or(i, |l| l.0), i));
-                }
-            }
-        }
-        // Slots are numbered in the order of their makers, so lives begin in that order.
-        let mut ends: Vec<usize> = Vec::new();
-        let mut moved: Vec<u32> = (0..self.out.n_slots as u32).collect();
-        for slot in n_fixed..self.out.n_slots {
-            let Some((first, last)) = lives[slot] else {
-                moved[slot] = n_fixed as u32 + ends.len() as u32;
-                ends.push(usize::MAX - REST);
-                continue;
-            };
-            let free = (0..ends.len())
-                .filter(|&i| ends[i] + REST < first)
-                .min_by_key(|&i| ends[i]);
-            let at = free.unwrap_or_else(|| {
-                ends.push(0);
-                ends.len() - 1
-            });
-            ends[at] = last;
-            moved[slot] = (n_fixed + at) as u32;
-        }
-        self.out.n_slots = n_fixed + ends.len();
-        for place in &mut self.out.places {
-            if let Place::Slot(slot) = place {
-                *slot = moved[*slot as usize];
-            }
-        }
-        for key in self
-            .out
-            .stages
-            .iter_mut()
-            .flat_map(|s| s.reads.iter_mut().chain(&mut s.writes))
-        {
-            if let Key::Slot(slot) = key {
-                *slot = moved[*slot as usize];
-            }
-        }
-    }
-}
-
-/// Cuts the schedule before every stage that conflicts with one since the last cut.
-fn groups(stages: &[Stage]) -> Vec<Range<usize>> {
-    let mut groups = Vec::new();
-    let mut start = 0;
-    for (i, stage) in stages.iter().enumerate() {
-        let conflicts = |earlier: &Stage| {
-            let touched = |key: &Key| earlier.writes.contains(key) || earlier.reads.contains(key);
-            stage.reads.iter().any(|key| earlier.writes.contains(key)) || stage.writes.iter().any(touched)
-        };
-        if stages[start..i].iter().any(conflicts) {
-            groups.push(start..i);
-            start = i;
-        }
-    }
-    if start < stages.len() {
-        groups.push(start..stages.len());
-    }
-    groups
-}
-
-/// Bytes of every slot in a step; `None` on overflow.
-pub(crate) fn slot_bytes(lowered: &Lowered, sizes: &Sizes) -> Option<Vec<usize>> {
-    let mut bytes = vec![0usize; lowered.n_slots];
-    for (place, ty) in lowered.places.iter().zip(&lowered.types) {
-        if let Place::Slot(slot) = place {
-            let slot = &mut bytes[*slot as usize];
-            *slot = (*slot).max(ty.size_bytes(sizes)?.checked_next_multiple_of(64)?);
-        }
-    }
-    Some(bytes)
 }

@@ -2,7 +2,8 @@
 
 use glia_core::{BackendError, Sizes, Tensor};
 
-use super::builder::{Lowered, Place, slot_bytes};
+use super::builder::{Lowered, Place};
+use super::slots::slot_bytes;
 use crate::arena::{Arena, RawValue};
 use crate::error::too_large;
 

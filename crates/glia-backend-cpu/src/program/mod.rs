@@ -7,6 +7,7 @@ mod faults;
 mod level0;
 mod memory;
 mod run;
+mod slots;
 
 pub(crate) use builder::Builder;
 pub(crate) use compiled::compile;

@@ -10,6 +10,9 @@ use crate::memory::{self, HUGE_BYTES};
 
 /// About what a slab takes; memory is taken as blocks are used.
 const SLAB_BYTES: usize = 4 * HUGE_BYTES;
+/// What the first slab takes: less than would be given huge pages, since a short conversation would pay for what it does
+/// not use.
+const FIRST_BYTES: usize = HUGE_BYTES - 1;
 /// Blocks of a slab at most.
 const MOST_BLOCKS: usize = 64;
 
@@ -83,7 +86,8 @@ impl Slabs {
         let (slab, index) = match found {
             Some(found) => found,
             None => {
-                let slab = Arc::new(Slab::new(self.block_bytes)?);
+                let bytes = if slabs.is_empty() { FIRST_BYTES } else { SLAB_BYTES };
+                let slab = Arc::new(Slab::new(self.block_bytes, bytes)?);
                 slabs.push(Arc::downgrade(&slab));
                 let index = slab.take(self.block_bytes)?;
                 (slab, index)
@@ -100,8 +104,9 @@ impl Slabs {
 }
 
 impl Slab {
-    fn new(block_bytes: usize) -> Option<Slab> {
-        let n = (SLAB_BYTES / block_bytes).clamp(1, MOST_BLOCKS);
+    /// Room for as many blocks as about `bytes` hold, at least one.
+    fn new(block_bytes: usize, bytes: usize) -> Option<Slab> {
+        let n = (bytes / block_bytes).clamp(1, MOST_BLOCKS);
         let mut map = memory::zeroed(n.checked_mul(block_bytes)?)?;
         let start = map.as_mut_ptr();
         let (fresh, free) = (0, Vec::new());

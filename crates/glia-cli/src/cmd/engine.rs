@@ -14,9 +14,6 @@ use crate::ui;
 
 /// The options of the library that the command line stands for; a `ctx` of 0 is the model's own.
 pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
-    if engine.max_step_tokens == 0 {
-        return Err(CliError::usage("--max-step-tokens must be at least 1"));
-    }
     Ok(Options {
         backends: Some(backends::open_list("--backend", &engine.backend, ',', engine)?),
         precision: engine.precision.into(),
@@ -26,6 +23,7 @@ pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
         kv_dtypes: Some(engine.kv_dtypes()),
         mmap: !engine.no_mmap,
         pre_tokenizer: engine.pre_tokenizer.clone(),
+        release_unused: true,
         ..Options::default()
     })
 }

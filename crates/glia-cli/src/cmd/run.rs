@@ -57,6 +57,8 @@ pub fn run(args: &RunArgs) -> Result<(), CliError> {
         }
         Ok(())
     };
+    // Template and tokenizer are done; steps use little of the program.
+    glia_model::release_unused();
     let feeding = Instant::now();
     for event in model.generate_ids(&ids, params)? {
         let event = event?;

@@ -143,6 +143,13 @@ impl GgufFile {
         self.parts.iter().map(|p| p.source.bytes().len()).sum()
     }
 
+    /// Says that the files will not be read soon: a memory map gives its pages back.
+    pub fn release(&self) {
+        for part in &self.parts {
+            part.source.release(0..part.source.n_bytes());
+        }
+    }
+
     /// A metadata value.
     pub fn get(&self, key: &str) -> Option<Value<'_>> {
         self.parts[0].get(key)

@@ -265,7 +265,7 @@ impl ModelFile {
             kv_per_token_bytes: self.kv_bytes_per_token(options.kv_dtypes()),
             widest: widest as u64,
             vocab: s.vocab as u64,
-            max_step_tokens: options.max_step_tokens as u64,
+            max_step_tokens: self.step_tokens(options) as u64,
         }
     }
 

@@ -8,6 +8,7 @@ mod gguf_view;
 mod options;
 mod session;
 mod source;
+mod steps;
 mod text;
 mod times;
 
@@ -97,6 +98,7 @@ impl Model {
     /// [`ModelError`].
     pub fn load(file: ModelFile, options: Options) -> Result<Model, ModelError> {
         let start = Instant::now();
+        release(&file, &options);
         let backends = match options.backends.clone() {
             Some(backends) => backends,
             None => default_backends()?,
@@ -108,7 +110,12 @@ impl Model {
         let graph = file.graph_with(taps)?;
         let max_context = file.max_context(&options)?;
         let ((tokenizer, vocabulary), (executor, packing)) = std::thread::scope(|scope| {
-            let tokenizer = scope.spawn(|| times::timed(|| file.tokenizer(&options)));
+            let tokenizer = scope.spawn(|| {
+                let tokenizer = times::timed(|| file.tokenizer(&options));
+                // The vocabulary is ours now: its pages are given back before the packed weights are whole.
+                release(&file, &options);
+                tokenizer
+            });
             let executor = times::timed(|| executor(&file, graph, &options, backends, max_context));
             let tokenizer = tokenizer
                 .join()
@@ -121,6 +128,7 @@ impl Model {
             Err(ModelError::InFile { file, source }) => Some(Err((file, source))),
             other => other?.map(Ok),
         };
+        release(&file, &options);
         let warnings = file.warnings().iter().chain(tokenizer.warnings()).cloned().collect();
         let model = Model {
             executor,
@@ -279,6 +287,14 @@ impl Model {
     }
 }
 
+/// Gives back pages that were read and will not be read soon.
+fn release(file: &ModelFile, options: &Options) {
+    file.files().release();
+    if options.release_unused {
+        crate::mmap::release_unused();
+    }
+}
+
 #[cfg(feature = "cpu")]
 fn default_backends() -> Result<Vec<Arc<dyn Backend>>, ModelError> {
     Ok(vec![Arc::new(
@@ -301,7 +317,7 @@ fn executor(
     let config = ExecConfig::default()
         .with_precision(options.precision)
         .with_max_context(max_context)
-        .with_max_step_tokens(options.max_step_tokens.clamp(1, max_context))
+        .with_max_step_tokens(file.step_tokens(options).clamp(1, max_context))
         .with_max_intermediate_bytes(options.max_intermediate_bytes)
         .with_kv_dtypes(options.kv_dtypes())
         .with_profile(options.profile);

@@ -14,7 +14,8 @@ pub struct Options {
     pub precision: Precision,
     /// Most tokens of a sequence.
     pub max_context: Option<usize>,
-    /// Most tokens of a step: longer prompts run in chunks.
+    /// Most tokens of a step: longer prompts run in chunks. 0 is what suits the model, at most 512:
+    /// [`ModelFile::step_tokens`](super::ModelFile::step_tokens).
     pub max_step_tokens: usize,
     /// Storage of cached keys and values; F16, or F32 with exact precision, unless given.
     pub kv_dtypes: Option<[DType; 2]>,
@@ -24,6 +25,9 @@ pub struct Options {
     pub mmap: bool,
     /// Overrides the pre-tokenizer that a GGUF file names.
     pub pre_tokenizer: Option<String>,
+    /// Give memory back while a model is opened, as [`release_unused`](crate::release_unused) does: for programs whose
+    /// resident memory is watched.
+    pub release_unused: bool,
     /// Collect times per op.
     pub profile: bool,
 }
@@ -34,11 +38,12 @@ impl Default for Options {
             backends: None,
             precision: Precision::Fast,
             max_context: None,
-            max_step_tokens: 512,
+            max_step_tokens: 0,
             kv_dtypes: None,
             max_intermediate_bytes: 0,
             mmap: true,
             pre_tokenizer: None,
+            release_unused: false,
             profile: false,
         }
     }

@@ -138,6 +138,14 @@ impl Files {
         kinds
     }
 
+    /// Says that the files will not be read soon.
+    pub fn release(&self) {
+        match self {
+            Files::Gguf { file, .. } => file.release(),
+            Files::Safetensors(file) => file.release(),
+        }
+    }
+
     pub fn size_bytes(&self) -> usize {
         match self {
             Files::Gguf { file, .. } => file.size_bytes(),

@@ -246,6 +246,13 @@ impl SafetensorsFile {
         &self.path
     }
 
+    /// Says that the files will not be read soon: a memory map gives its pages back.
+    pub fn release(&self) {
+        for (_, source) in &self.parts {
+            source.release(0..source.n_bytes());
+        }
+    }
+
     /// Bytes of all files.
     pub fn size_bytes(&self) -> usize {
         self.parts.iter().map(|(_, s)| s.bytes().len()).sum()

@@ -9,13 +9,49 @@ use super::strings::StringList;
 use super::vocab::{TokenKind, Vocab};
 use foldhash::{HashMap, HashMapExt};
 
+/// What becomes of two symbols side by side: the pairs of each left symbol behind each other, by the right one. A hash table
+/// of as many would take half as much again.
+#[derive(Debug, Default)]
+struct Pairs {
+    /// Where the pairs of a left symbol begin; one more than there are left symbols.
+    starts: Vec<u32>,
+    /// Right symbol, rank and result.
+    pairs: Vec<(u32, u32, u32)>,
+}
+
+impl Pairs {
+    /// From left symbol, right symbol, rank and result; of equal pairs the least rank counts.
+    fn new(mut all: Vec<(u32, u32, u32, u32)>) -> Self {
+        all.sort_unstable();
+        all.dedup_by_key(|pair| (pair.0, pair.1));
+        let n = all.last().map_or(0, |last| last.0 as usize + 1);
+        let mut starts = vec![0u32; n + 1];
+        for pair in &all {
+            starts[pair.0 as usize + 1] += 1;
+        }
+        for i in 0..n {
+            starts[i + 1] += starts[i];
+        }
+        let pairs = all.iter().map(|&(_, right, rank, id)| (right, rank, id)).collect();
+        Self { starts, pairs }
+    }
+
+    fn get(&self, left: u32, right: u32) -> Option<(u32, u32)> {
+        let left = left as usize;
+        let (&start, &end) = (self.starts.get(left)?, self.starts.get(left.checked_add(1)?)?);
+        let pairs = &self.pairs[start as usize..end as usize];
+        let at = pairs.binary_search_by_key(&right, |pair| pair.0).ok()?;
+        Some((pairs[at].1, pairs[at].2))
+    }
+}
+
 /// Merge rules and pre-tokenizer.
 #[derive(Debug)]
 pub(crate) struct Bpe {
     pre: &'static PreTokenizer,
     splitter: Splitter,
     /// Rank and result of each pair. Ids from `n_tokens` on are texts that only merges mention.
-    pairs: HashMap<(u32, u32), (u32, u32)>,
+    pairs: Pairs,
     /// Texts of the ids from `n_tokens` on.
     extra: Vec<Vec<u8>>,
     extra_ids: HashMap<Vec<u8>, u32>,
@@ -33,7 +69,7 @@ impl Bpe {
         let mut bpe = Self {
             pre,
             splitter: Splitter::new(pre.steps)?,
-            pairs: HashMap::with_capacity(merges.len()),
+            pairs: Pairs::default(),
             extra: Vec::new(),
             extra_ids: HashMap::new(),
             byte_ids: Vec::new(),
@@ -45,6 +81,7 @@ impl Bpe {
                 .map(|b| bpe.intern(vocab, bytemap::byte_to_char(b).encode_utf8(&mut utf8).as_bytes()))
                 .collect();
         }
+        let mut pairs = Vec::with_capacity(merges.len());
         let mut joined = Vec::new();
         for (rank, merge) in merges.iter().enumerate() {
             // The first part may itself begin with a blank.
@@ -60,8 +97,9 @@ impl Bpe {
             joined.extend_from_slice(right);
             let key = (bpe.intern(vocab, left), bpe.intern(vocab, right));
             let id = bpe.intern(vocab, &joined);
-            bpe.pairs.entry(key).or_insert((rank as u32, id));
+            pairs.push((key.0, key.1, rank as u32, id));
         }
+        bpe.pairs = Pairs::new(pairs);
         Ok(bpe)
     }
 
@@ -163,6 +201,30 @@ impl Bpe {
 
 impl Merger for Bpe {
     fn pair(&self, left: Symbol, right: Symbol) -> Option<(u32, u32)> {
-        self.pairs.get(&(left.id, right.id)).copied()
+        self.pairs.get(left.id, right.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Pairs;
+
+    #[test]
+    fn pairs_are_found_and_the_best_rank_counts() {
+        let pairs = Pairs::new(vec![
+            (5, 1, 0, 50),
+            (2, 9, 1, 51),
+            (5, 0, 2, 52),
+            (5, 1, 3, 53),
+            (2, 9, 4, 54),
+        ]);
+        assert_eq!(pairs.get(5, 1), Some((0, 50)));
+        assert_eq!(pairs.get(2, 9), Some((1, 51)));
+        assert_eq!(pairs.get(5, 0), Some((2, 52)));
+        for (left, right) in [(0, 0), (5, 2), (6, 1), (2, 1), (u32::MAX, 1), (9, 2)] {
+            assert_eq!(pairs.get(left, right), None, "{left} {right}");
+        }
+        assert_eq!(Pairs::new(Vec::new()).get(0, 0), None);
+        assert_eq!(Pairs::default().get(0, 0), None);
     }
 }

@@ -10,6 +10,7 @@ use super::unigram::{SpaceOptions, Unigram, normalize};
 use super::vocab::{TokenKind, Vocab, byte_token_value};
 use super::wordpiece::WordPiece;
 use super::{Detokenizer, Encoding, Engine, Parts, Strip, Tokenizer, bytemap, eog, pre};
+use std::borrow::Cow;
 
 const MODELS: &str = "llama, gpt2, bert, t5, gemma4";
 
@@ -88,6 +89,8 @@ pub(crate) struct GgufEngine {
     vocab: Vocab,
     algorithm: Algorithm,
     special: SpecialTokens,
+    /// Texts of tokens are over the byte alphabet of GPT-2.
+    byte_alphabet: bool,
     /// Tokens that swallow the blanks behind them.
     rstrip: Vec<u32>,
     prefix_once: bool,
@@ -98,11 +101,27 @@ impl GgufEngine {
         self.vocab.table.get(id)
     }
 
+    /// Number of tokens.
+    pub(crate) fn n_tokens(&self) -> usize {
+        self.vocab.len()
+    }
+
+    /// The bytes that a token adds to a text: made when they are asked for, since a list of them would take as much
+    /// memory as the vocabulary.
+    pub(crate) fn piece(&self, id: u32) -> Option<Cow<'_, [u8]>> {
+        let text = self.vocab.table.get(id)?;
+        Some(piece(text, self.vocab.kind(id), self.byte_alphabet))
+    }
+
+    pub(crate) fn is_control(&self, id: u32) -> bool {
+        matches!(self.vocab.kind(id), TokenKind::Control | TokenKind::Unknown)
+    }
+
     pub(crate) fn token_id(&self, text: &[u8]) -> Option<u32> {
         self.vocab.table.id(text)
     }
 
-    pub(crate) fn guard<'t>(&self, text: &'t str) -> std::borrow::Cow<'t, str> {
+    pub(crate) fn guard<'t>(&self, text: &'t str) -> Cow<'t, str> {
         self.special.guard(text)
     }
 
@@ -268,10 +287,12 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
                 bos = None;
             }
             byte_alphabet = !pre.raw_utf8;
-            if v.merges.is_empty() {
+            // Freed here: they take as much as the tokens.
+            let merges = v.merges;
+            if merges.is_empty() {
                 need_no_merges(&vocab)?;
             }
-            Algorithm::Bpe(Bpe::new(&vocab, &v.merges, pre, unk)?)
+            Algorithm::Bpe(Bpe::new(&vocab, &merges, pre, unk)?)
         }
         other => {
             return Err(TokenizerError::UnknownModel {
@@ -309,18 +330,6 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
     };
     let special_tokens = SpecialTokens::new(&special)?;
 
-    // A piece has at most the bytes of its token.
-    let mut pieces = StringList::with_capacity(n, vocab.table.list().n_bytes());
-    let mut buffer = Vec::new();
-    for (text, kind) in vocab.table.iter().zip(&vocab.kinds) {
-        buffer.clear();
-        pieces.push(piece(text, *kind, byte_alphabet, &mut buffer));
-    }
-    let control: Vec<bool> = vocab
-        .kinds
-        .iter()
-        .map(|k| matches!(k, TokenKind::Control | TokenKind::Unknown))
-        .collect();
     let (add_bos, add_eos, add_sep) = (
         v.add_bos.unwrap_or(around.0),
         v.add_eos.unwrap_or(around.1),
@@ -340,13 +349,12 @@ pub(crate) fn build(v: GgufVocab, pre_override: Option<&str>) -> Result<Tokenize
         vocab,
         algorithm,
         special: special_tokens,
+        byte_alphabet,
         rstrip,
         prefix_once: v.prefix_once,
     };
     Ok(Tokenizer::from_parts(Parts {
         engine: Engine::Gguf(Box::new(engine)),
-        pieces,
-        control,
         detok,
         prefix: bos.filter(|_| add_bos).into_iter().collect(),
         suffix: eos
@@ -380,26 +388,22 @@ fn need_no_merges(vocab: &Vocab) -> Result<()> {
     }
 }
 
-/// The bytes that a token adds to a text; `buffer`, which is empty, holds them where the token does not.
-fn piece<'a>(text: &'a [u8], kind: TokenKind, byte_alphabet: bool, buffer: &'a mut Vec<u8>) -> &'a [u8] {
-    /// First byte of the blank `\u{2581}`: most tokens lack it.
-    const BLANK: u8 = 0xe2;
+/// The bytes that a token adds to a text.
+fn piece(text: &[u8], kind: TokenKind, byte_alphabet: bool) -> Cow<'_, [u8]> {
     match kind {
-        TokenKind::Byte => match byte_token_value(text) {
-            Some(b) => buffer.push(b),
-            None => return text,
-        },
-        TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => return text,
-        _ if !byte_alphabet && !text.contains(&BLANK) => return text,
+        TokenKind::Byte => byte_token_value(text).map_or(text.into(), |b| vec![b].into()),
+        TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined => text.into(),
         _ => match std::str::from_utf8(text) {
-            Err(_) => return text,
+            Err(_) => text.into(),
             Ok(plain) if byte_alphabet => {
-                if !bytemap::decode(plain, buffer) {
-                    return text;
+                let mut bytes = Vec::with_capacity(text.len());
+                match bytemap::decode(plain, &mut bytes) {
+                    true => bytes.into(),
+                    false => text.into(),
                 }
             }
-            Ok(plain) => buffer.extend_from_slice(plain.replace('\u{2581}', " ").as_bytes()),
+            Ok(plain) if plain.contains('\u{2581}') => plain.replace('\u{2581}', " ").into_bytes().into(),
+            Ok(_) => text.into(),
         },
     }
-    buffer
 }

@@ -17,6 +17,9 @@ pub(crate) struct HfEngine {
     /// Added tokens with control tokens read as text.
     plain: AddedVocabulary,
     special: SpecialTokens,
+    /// What each id adds to a text.
+    pieces: StringList,
+    control: Vec<bool>,
 }
 
 fn library(e: tokenizers::Error) -> TokenizerError {
@@ -24,6 +27,18 @@ fn library(e: tokenizers::Error) -> TokenizerError {
 }
 
 impl HfEngine {
+    pub(crate) fn n_tokens(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(crate) fn piece(&self, id: u32) -> Option<&[u8]> {
+        self.pieces.get(id as usize)
+    }
+
+    pub(crate) fn is_control(&self, id: u32) -> bool {
+        self.control.get(id as usize).copied().unwrap_or(false)
+    }
+
     pub(crate) fn token_text(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)
     }
@@ -153,13 +168,17 @@ pub(crate) fn build(tokenizer_json: &[u8], tokenizer_config: Option<&[u8]>) -> R
     let mut ends = eog::from_texts(|t| inner.token_to_id(t).filter(|id| added.contains_key(id)));
     ends.extend(eos);
     let ends = eog::settle(ends, |t| inner.token_to_id(t));
-    let engine = HfEngine { inner, plain, special };
+    let engine = HfEngine {
+        inner,
+        plain,
+        special,
+        pieces,
+        control,
+    };
     hf_check::probe(&engine)?;
     Ok(Tokenizer::from_parts(Parts {
         detok: style.detokenizer(),
         engine: Engine::Hf(Box::new(engine)),
-        pieces,
-        control,
         prefix: Vec::new(),
         suffix: Vec::new(),
         bos,

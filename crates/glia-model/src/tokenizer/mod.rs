@@ -72,8 +72,6 @@ pub(crate) enum Strip {
 /// What the sources hand over.
 pub(crate) struct Parts {
     pub(crate) engine: Engine,
-    pub(crate) pieces: StringList,
-    pub(crate) control: Vec<bool>,
     pub(crate) detok: Detokenizer,
     pub(crate) prefix: Vec<u32>,
     pub(crate) suffix: Vec<u32>,
@@ -273,17 +271,23 @@ impl Tokenizer {
     ///
     /// # Errors
     /// An id outside the vocabulary.
-    pub fn token_bytes(&self, id: u32) -> Result<&[u8]> {
-        let n_tokens = self.vocab_size();
-        self.parts.pieces.get(id as usize).ok_or(TokenizerError::IdOutOfRange {
+    pub fn token_bytes(&self, id: u32) -> Result<Cow<'_, [u8]>> {
+        let piece = match &self.parts.engine {
+            Engine::Gguf(engine) => engine.piece(id),
+            Engine::Hf(engine) => engine.piece(id).map(Cow::Borrowed),
+        };
+        piece.ok_or_else(|| TokenizerError::IdOutOfRange {
             id: id.into(),
-            n_tokens,
+            n_tokens: self.vocab_size(),
         })
     }
 
     /// Number of ids: every id below it can be decoded.
     pub fn vocab_size(&self) -> usize {
-        self.parts.pieces.len()
+        match &self.parts.engine {
+            Engine::Gguf(engine) => engine.n_tokens(),
+            Engine::Hf(engine) => engine.n_tokens(),
+        }
     }
 
     /// The token's text as the vocabulary has it (`Ġthe`, `▁the`, `<0x0A>`).
@@ -338,7 +342,10 @@ impl Tokenizer {
 
     /// True for control tokens, which `skip_special` leaves out.
     pub fn is_special(&self, id: u32) -> bool {
-        self.parts.control.get(id as usize).copied().unwrap_or(false)
+        match &self.parts.engine {
+            Engine::Gguf(engine) => engine.is_control(id),
+            Engine::Hf(engine) => engine.is_control(id),
+        }
     }
 
     /// What is doubtful about the vocabulary though it can be used.

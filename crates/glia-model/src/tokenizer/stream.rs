@@ -58,10 +58,10 @@ impl<T: Borrow<Tokenizer>> DecodeStream<T> {
                 match strip {
                     Strip::LeadingBlank if first => {
                         self.pending
-                            .extend_from_slice(bytes.strip_prefix(b" ").unwrap_or(bytes));
+                            .extend_from_slice(bytes.strip_prefix(b" ").unwrap_or(&bytes));
                     }
                     Strip::BlanksOfFirst if first => self.pending.extend(bytes.iter().filter(|b| **b != b' ')),
-                    _ => self.pending.extend_from_slice(bytes),
+                    _ => self.pending.extend_from_slice(&bytes),
                 }
                 Ok(take_text(&mut self.pending, false))
             }

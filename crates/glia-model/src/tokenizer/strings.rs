@@ -31,11 +31,6 @@ impl StringList {
         self.ends.push(self.bytes.len());
     }
 
-    /// Bytes of all strings.
-    pub(crate) fn n_bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// Number of strings.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -124,11 +119,6 @@ impl StringTable {
             }
             slot = (slot + 1) & (self.slots.len() - 1);
         }
-    }
-
-    /// All strings, in order of id.
-    pub(crate) fn list(&self) -> &StringList {
-        &self.list
     }
 
     /// The string with an id.
