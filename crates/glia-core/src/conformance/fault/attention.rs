@@ -146,7 +146,8 @@ pub(super) const FAULTS: &[Fault] = &[
         says: "the sinks are ignored",
         wrong: |op, inputs| {
             let Op::Sdpa(sdpa) = op else { return None };
-            sdpa.sinks.then_some(())?;
+            // With one key, a sink that has its value gives the same.
+            (sdpa.sinks && inputs.get(1)?.shape()[0] > 1).then_some(())?;
             let without = Op::Sdpa(Sdpa {
                 sinks: false,
                 ..sdpa.clone()
@@ -193,6 +194,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         says: "the long frequency table is used too early",
         wrong: |op, inputs| rope(op, inputs, |r| r.long_from = r.long_from.map(|_| 0)),
+    },
+    Fault {
+        says: "the long frequency table is used one token too early: it is for more than `long_from` tokens",
+        wrong: |op, inputs| rope(op, inputs, |r| r.long_from = r.long_from.map(|n| n.saturating_sub(1))),
     },
     Fault {
         says: "positions are ignored: nothing is rotated",
