@@ -91,13 +91,16 @@ pub(super) fn wrong_elems(got: &Tensor, want: &Tensor, limit: &Limit) -> Vec<usi
     (0..a.len()).filter(|&i| !near(a[i], b[i], limit, of)).collect()
 }
 
+/// Fewest wrong elements that a guess is made from, unless all are.
+pub(super) const ENOUGH: usize = 3;
+
 /// What the places of the wrong elements say, rows being the last dimension.
 pub(super) fn pattern(got: &Tensor, want: &Tensor, limit: &Limit) -> Option<String> {
     let (n, width) = (want.n_elems(), want.shape().last_dim().max(1));
-    if n / width < 2 {
+    let wrong = wrong_elems(got, want, limit);
+    if n / width < 2 || wrong.len() < 2 {
         return None;
     }
-    let wrong = wrong_elems(got, want, limit);
     let (first, last) = (
         wrong.iter().map(|i| i % width).min()?,
         wrong.iter().map(|i| i % width).max()?,
@@ -108,6 +111,9 @@ pub(super) fn pattern(got: &Tensor, want: &Tensor, limit: &Limit) -> Option<Stri
         return Some(
             "a write past the end, it seems: only the first element of rows behind the first is wrong".to_owned(),
         );
+    }
+    if wrong.len() < ENOUGH {
+        return None;
     }
     // A tail is the smaller part of a row.
     if 2 * first >= width && last + 1 == width {

@@ -196,10 +196,6 @@ pub(super) const FAULTS: &[Fault] = &[
         wrong: |op, inputs| rope(op, inputs, |r| r.long_from = r.long_from.map(|_| 0)),
     },
     Fault {
-        says: "the long frequency table is used one token too early: it is for more than `long_from` tokens",
-        wrong: |op, inputs| rope(op, inputs, |r| r.long_from = r.long_from.map(|n| n.saturating_sub(1))),
-    },
-    Fault {
         says: "positions are ignored: nothing is rotated",
         wrong: |op, inputs| moved(op, inputs, |_, _| 0.0),
     },

@@ -18,7 +18,7 @@ mod tests;
 pub(super) use backend::FaultyBackend;
 pub(super) use state::StateFault;
 
-use super::compare::{explains, pattern, wrong_elems};
+use super::compare::{ENOUGH, explains, pattern, wrong_elems};
 use super::data::plain;
 use super::limits::Limit;
 use crate::{BackendError, DType, Op, Shape, Tensor, reference};
@@ -57,9 +57,6 @@ pub(super) fn of_the_past() -> Vec<Fault> {
     attention::FAULTS.iter().chain(scores::FAULTS).copied().collect()
 }
 
-/// Fewest wrong elements that a guess is made from, unless all are.
-const ENOUGH: usize = 3;
-
 /// The mistake that explains every element of `got` that is not as in `want`.
 pub(super) fn named(op: &Op, inputs: &[Tensor], got: &[Tensor], want: &[Tensor], limits: &[Limit]) -> Option<String> {
     let explained = |wrong: &[Tensor]| {
@@ -81,10 +78,8 @@ pub(super) fn named(op: &Op, inputs: &[Tensor], got: &[Tensor], want: &[Tensor],
     let triples = || got.iter().zip(want).zip(limits);
     let n_wrong: usize = triples().map(|((a, b), limit)| wrong_elems(a, b, limit).len()).sum();
     let n: usize = want.iter().map(Tensor::n_elems).sum();
-    if n_wrong < ENOUGH.min(n) {
-        return None;
-    }
-    let guess = moves::GUESSES.iter().copied().find(fits).map(says);
+    let mut guesses = moves::GUESSES.iter().filter(|_| n_wrong >= ENOUGH.min(n)).copied();
+    let guess = guesses.find(fits).map(says);
     guess.or_else(|| triples().find_map(|((got, want), limit)| pattern(got, want, limit)))
 }
 

@@ -444,7 +444,7 @@ fn interpreted_programs_are_told() {
             }
         }
     }
-    let report = of("segment/encoder", Half(FaultyBackend::default())).to_string();
+    let report = of("r_f32", Half(FaultyBackend::default())).to_string();
     assert!(report.contains("compile was not asked: `"), "{report}");
     let report = of("state/cache_of", Half(FaultyBackend::default()));
     let said = report.to_string();
