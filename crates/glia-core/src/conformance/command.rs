@@ -41,6 +41,10 @@ pub fn main(backend: impl IntoBackend) -> ExitCode {
     }
     let report = run(backend, &options);
     print(&format!("{}\n", report.support_table()));
+    let programs = report.program_table();
+    if !programs.is_empty() {
+        print(&format!("{programs}\n"));
+    }
     if options.bench {
         print(&format!("{}\n", report.speed_table()));
     }

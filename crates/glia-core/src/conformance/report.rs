@@ -105,8 +105,7 @@ impl Report {
 
     /// What the backend supports, as Markdown: a row per op with the dtypes of its first input, then a row per dtype
     /// of weights. `yes` where every case passes, `no` where the backend declines, `fails` where a case fails, and
-    /// `n of m` where it takes some of the cases. Then, per group of cases that make programs, how many passed
-    /// compiled, and how many interpreted, because `compile` returned `None` or a node is not supported.
+    /// `n of m` where it takes some of the cases.
     pub fn support_table(&self) -> String {
         let mut cells: BTreeMap<(&str, DType), [usize; 3]> = BTreeMap::new();
         let mut ops: Vec<&str> = Vec::new();
@@ -162,16 +161,21 @@ impl Report {
                 cell(weighty[j], rows[i])
             });
         }
-        let groups = self.programs();
-        if !groups.is_empty() {
-            let rows: Vec<String> = groups.iter().map(|g| format!("`{}`", g.name)).collect();
-            let columns = ["compiled", "interpreted"].map(str::to_owned).to_vec();
-            table("programs", rows, columns, &|i, j| match j {
-                0 => groups[i].compiled.to_string(),
-                _ => groups[i].interpreted.len().to_string(),
-            });
-        }
         text
+    }
+
+    /// How programs ran, as Markdown: per group of cases how many passed compiled, and how many interpreted, because
+    /// `compile` returned `None` or was not asked. Empty where no case made a program.
+    pub fn program_table(&self) -> String {
+        let groups = self.programs();
+        let rows = groups
+            .iter()
+            .map(|g| format!("| `{}` | {} | {} |\n", g.name, g.compiled, g.interpreted.len()));
+        let rows: String = rows.collect();
+        match rows.is_empty() {
+            true => rows,
+            false => format!("| programs | compiled | interpreted |\n|---|---:|---:|\n{rows}"),
+        }
     }
 
     /// The cases that passed with programs, by group; those of single ops are one.

@@ -456,5 +456,5 @@ fn interpreted_programs_are_told() {
         said.contains("programs of the cases that passed: 1 compiled, 1 interpreted"),
         "{said}"
     );
-    assert!(report.support_table().contains("| `state` | 1 | 1 |"), "{said}");
+    assert!(report.program_table().contains("| `state` | 1 | 1 |"), "{said}");
 }
