@@ -36,6 +36,7 @@ fn kernels(c: &mut Criterion, lab: &Lab) {
         DType::Q4_K,
         DType::Q6_K,
         DType::F16,
+        DType::BF16,
         DType::F32,
     ] {
         let mut group = c.benchmark_group(format!("one-thread-{dtype}"));

@@ -18,7 +18,7 @@ pub(crate) enum Level {
 impl Level {
     /// The level of an instruction set, which the machine has.
     pub fn of(isa: Isa) -> Level {
-        match isa {
+        match isa.without_bf16() {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 | Isa::Avx2Vnni if isa.is_available() => Level::Avx2,
             #[cfg(target_arch = "x86_64")]

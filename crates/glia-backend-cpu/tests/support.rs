@@ -28,10 +28,11 @@ fn readme_holds_the_support_table() {
 fn every_instruction_set_passes() {
     let best = Isa::detect();
     for isa in Isa::all_available().into_iter().filter(|isa| *isa != best) {
-        // What has kernels of its own per instruction set.
-        for filter in [
-            "matmul/", "sdpa/", "rope/", "norm/", "softmax/", "lu/", "add/", "div/", "segment/",
-        ] {
+        // What has kernels of its own per instruction set; one with BF16 only has products.
+        let all = [
+            "matmul/", "segment/", "sdpa/", "rope/", "norm/", "softmax/", "lu/", "add/", "div/",
+        ];
+        for &filter in if isa.has_bf16() { &all[..2] } else { &all } {
             let report = report(Some(isa), Some(filter));
             assert!(report.is_ok(), "{}: {report}", isa.name());
         }

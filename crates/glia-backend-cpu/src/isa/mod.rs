@@ -5,12 +5,16 @@
 pub enum Isa {
     /// Plain Rust, on every machine.
     Portable,
+    /// The same, but products with BF16 weights are what AVX-512 BF16 defines: for comparisons, it is slow.
+    PortableBf16,
     /// AVX2, FMA and F16C.
     Avx2,
     /// The same with byte dot products: AVX-VNNI, or AVX-512 VNNI with VL.
     Avx2Vnni,
     /// AVX-512 F, BW, VL, DQ and VNNI.
     Avx512Vnni,
+    /// The same with dot products of BF16 pairs.
+    Avx512Bf16,
     /// NEON with dot products.
     NeonDot,
     /// NEON with dot products and products of 8-bit matrices.
@@ -26,10 +30,12 @@ impl Isa {
     /// Everything that this machine has, the best last.
     pub fn all_available() -> Vec<Isa> {
         let all = [
+            Isa::PortableBf16,
             Isa::Portable,
             Isa::Avx2,
             Isa::Avx2Vnni,
             Isa::Avx512Vnni,
+            Isa::Avx512Bf16,
             Isa::NeonDot,
             Isa::NeonI8mm,
         ];
@@ -39,7 +45,7 @@ impl Isa {
     /// Whether this machine can run it.
     pub fn is_available(self) -> bool {
         match self {
-            Isa::Portable => true,
+            Isa::Portable | Isa::PortableBf16 => true,
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => {
                 is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
@@ -59,6 +65,8 @@ impl Isa {
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vnni")
             }
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512Bf16 => Isa::Avx512Vnni.is_available() && is_x86_feature_detected!("avx512bf16"),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             Isa::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
@@ -71,11 +79,27 @@ impl Isa {
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
+            Isa::PortableBf16 => "portable-bf16",
             Isa::Avx2 => "avx2",
             Isa::Avx2Vnni => "avx2-vnni",
             Isa::Avx512Vnni => "avx512-vnni",
+            Isa::Avx512Bf16 => "avx512-bf16",
             Isa::NeonDot => "neon-dot",
             Isa::NeonI8mm => "neon-i8mm",
+        }
+    }
+
+    /// Whether it multiplies BF16 weights by rows of BF16.
+    pub fn has_bf16(self) -> bool {
+        self != self.without_bf16()
+    }
+
+    /// What runs everything but products with BF16 weights.
+    pub(crate) fn without_bf16(self) -> Isa {
+        match self {
+            Isa::PortableBf16 => Isa::Portable,
+            Isa::Avx512Bf16 => Isa::Avx512Vnni,
+            other => other,
         }
     }
 }

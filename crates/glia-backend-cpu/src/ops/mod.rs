@@ -340,7 +340,7 @@ fn lower_matmul(b: &mut Builder<'_>, ids: &[u32], out: u32) -> Result<bool, Back
         let x = ids[0];
         let acts = match weights.act() {
             ActKind::F32 => x,
-            ActKind::Q8 => b.prepared(x, &weights, |out| matmul::Prepare {
+            ActKind::Q8 | ActKind::Bf16 => b.prepared(x, &weights, |out| matmul::Prepare {
                 x,
                 weights: weights.clone(),
                 out,

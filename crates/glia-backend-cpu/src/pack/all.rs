@@ -47,7 +47,7 @@ pub(crate) fn pack_all(
         limit_bytes: isize::MAX as usize,
     };
     for (i, w) in weights.iter().enumerate() {
-        let plan = Plan::new(w.dtype(), w.shape(), precision, store).map_err(|e| (i, e))?;
+        let plan = Plan::new(w.dtype(), w.shape(), precision, isa, store).map_err(|e| (i, e))?;
         if plan.store == Store::Mapped {
             w.bytes().map_err(|e| (i, e.into()))?;
         }

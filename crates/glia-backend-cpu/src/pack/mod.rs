@@ -26,7 +26,7 @@ use self::region::PackedBytes;
 use crate::isa::Isa;
 use crate::kernels::int8::Panels;
 use crate::kernels::runs::{RUNS, Run};
-use crate::kernels::{exact, float, int8, runs};
+use crate::kernels::{exact, float, int8, pairs, runs};
 use crate::simd::Level;
 
 /// The form of a row of activations that a packed matrix takes.
@@ -36,6 +36,8 @@ pub enum ActKind {
     F32,
     /// Int8 in blocks of 32, each with a scale and its sum.
     Q8,
+    /// BF16, two numbers side by side.
+    Bf16,
 }
 
 /// What the prepared rows of a matrix depend on: matrices of equal forms and k share them.
@@ -43,6 +45,7 @@ pub enum ActKind {
 pub(crate) enum ActForm {
     F32,
     Q8 { n_scales: usize, offset: i32 },
+    Bf16,
 }
 
 /// Where the codes of a matrix are when a step needs them.
@@ -59,6 +62,7 @@ pub(crate) enum Store {
 /// Each output is computed whole, in one order of k that depends on nothing but the matrix.
 pub struct PackedMatrix {
     plan: Plan,
+    /// That of the kernels: one with BF16 only where its products are.
     isa: Isa,
     /// The file's rows, where they are decoded as they are needed.
     rows: Option<Tensor>,
@@ -110,6 +114,11 @@ impl PackedMatrix {
     }
 
     fn new(plan: Plan, isa: Isa, rows: Option<Tensor>, data: PackedBytes) -> PackedMatrix {
+        let isa = if plan.form == Form::Pairs {
+            isa
+        } else {
+            isa.without_bf16()
+        };
         PackedMatrix { plan, isa, rows, data }
     }
 
@@ -138,6 +147,7 @@ impl PackedMatrix {
         match self.act_form() {
             ActForm::Q8 { .. } => ActKind::Q8,
             ActForm::F32 => ActKind::F32,
+            ActForm::Bf16 => ActKind::Bf16,
         }
     }
 
@@ -151,10 +161,11 @@ impl PackedMatrix {
         match self.act() {
             ActKind::Q8 => self.plan.k / 32 * int8::ACT_BLOCK,
             ActKind::F32 => self.plan.k * 4,
+            ActKind::Bf16 => pairs::n_pairs(self.plan.k) * pairs::PAIR_BYTES,
         }
     }
 
-    /// Prepares `m` rows: the same bytes on every instruction set.
+    /// Prepares `m` rows: the same bytes on every instruction set that takes this form.
     ///
     /// # Panics
     /// When `x` is not `m` rows of `k`, or `out` not as many of [`Self::act_row_bytes`].
@@ -178,6 +189,7 @@ impl PackedMatrix {
         match self.plan.form {
             Form::Int(format) if !format.exact => int8::quantize_panel(self.isa, x, rows, format, out),
             Form::Coded { exact: false, .. } => int8::quantize_panel(self.isa, x, rows, coded::ACTS, out),
+            Form::Pairs => pairs::round(self.isa, x, self.plan.k, out),
             _ => out.copy_from_slice(bytemuck::cast_slice(x)),
         }
     }
@@ -236,7 +248,7 @@ impl PackedMatrix {
             let all = tiles.flat_map(|tile| (0..m).map(move |row| (row, tile)));
             return all.for_each(|(row, tile)| put(row, tile, &[0.0; 16]));
         }
-        let is_whole = matches!(self.plan.form, Form::Float(_) | Form::Int(_));
+        let is_whole = matches!(self.plan.form, Form::Float(_) | Form::Pairs | Form::Int(_));
         if self.plan.store == Store::Mapped && is_whole {
             // Zeroed for each tile: packing sets bits, and leaves the lanes of absent rows.
             let mut tile_memory = TILE_MEMORY.take();
@@ -272,6 +284,10 @@ impl PackedMatrix {
             Form::Float(dtype) => {
                 let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
                 float::tiles(self.isa, dtype, data, k, acts, m, &mut put);
+            }
+            Form::Pairs => {
+                let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
+                pairs::tiles(self.isa, data, k, acts, m, &mut put);
             }
             Form::Int(format) if format.exact => {
                 for (data, tile) in data.chunks_exact(tile_bytes).zip(tiles) {

@@ -7,7 +7,9 @@ use glia_core::{BackendError, DType, Precision, Shape};
 
 use super::format::Format;
 use super::{ActForm, PackedMatrix, Store, coded, units};
+use crate::isa::Isa;
 use crate::kernels::float::CHUNK_K;
+use crate::kernels::pairs::{PAIR_BYTES, n_pairs};
 use crate::kernels::runs::Kind;
 use crate::simd::Level;
 
@@ -16,6 +18,8 @@ use crate::simd::Level;
 pub(super) enum Form {
     /// F32, F16 or BF16 as `[tile][k][16]`.
     Float(DType),
+    /// BF16 as `[tile][pair of k][16][2]`.
+    Pairs,
     /// Integer codes, as tiles of units of [`Format::unit_bytes`].
     Int(Format),
     /// Codes that are decoded to bytes as they are used: blocks of 16 rows side by side, or the rows of the file.
@@ -43,7 +47,13 @@ impl Plan {
     ///
     /// # Errors
     /// [`BackendError::ShapeMismatch`] for a scalar, [`BackendError::OutOfMemory`] for sizes beyond an address space.
-    pub(super) fn new(dtype: DType, shape: &Shape, precision: Precision, store: Store) -> Result<Plan, BackendError> {
+    pub(super) fn new(
+        dtype: DType,
+        shape: &Shape,
+        precision: Precision,
+        isa: Isa,
+        store: Store,
+    ) -> Result<Plan, BackendError> {
         if shape.is_empty() {
             return Err(BackendError::ShapeMismatch {
                 op: "MatMul".to_owned(),
@@ -59,12 +69,14 @@ impl Plan {
                 kind,
                 exact: precision == Precision::Exact,
             },
+            (None, None, DType::BF16) if isa.has_bf16() && precision == Precision::Fast => Form::Pairs,
             (None, None, DType::F32 | DType::F16 | DType::BF16) => Form::Float(dtype),
             _ => Form::Rows,
         };
         let tile_bytes = match form {
             Form::Int(format) => format.tile_bytes(k),
             Form::Float(dtype) => k.checked_mul(PackedMatrix::TILE * dtype.block_bytes()),
+            Form::Pairs => n_pairs(k).checked_mul(PackedMatrix::TILE * PAIR_BYTES),
             Form::Coded { .. } => (k / dtype.block_elems()).checked_mul(coded::block_bytes(dtype)),
             Form::Rows => Some(0),
         };
@@ -106,6 +118,7 @@ impl Plan {
                 n_scales: coded::ACTS.n_scales,
                 offset: coded::ACTS.offset,
             },
+            Form::Pairs => ActForm::Bf16,
             _ => ActForm::F32,
         }
     }
@@ -126,9 +139,10 @@ impl Plan {
             match self.form {
                 Form::Int(_) => units::fill(level, self.dtype, rows, self.row_bytes, tile),
                 Form::Float(dtype) => match dtype.block_bytes() {
-                    4 => transpose::<4>(rows, self.k, tile),
-                    _ => transpose::<2>(rows, self.k, tile),
+                    4 => transpose::<4>(rows, self.row_bytes, tile),
+                    _ => transpose::<2>(rows, self.row_bytes, tile),
                 },
+                Form::Pairs => transpose::<PAIR_BYTES>(rows, self.row_bytes, tile),
                 Form::Coded { .. } => coded::pack(self.dtype, rows, self.row_bytes, tile),
                 Form::Rows => {}
             }
@@ -155,14 +169,16 @@ impl Plan {
     }
 }
 
-/// Rows of `k` elements of `SIZE` bytes to `[k][16]`.
-fn transpose<const SIZE: usize>(rows: &[u8], k: usize, tile: &mut [u8]) {
+/// Rows of elements of `SIZE` bytes to `[element][16]`. What is left at the end of a row becomes the first bytes of an
+/// element of its own, the others of which are as they were.
+fn transpose<const SIZE: usize>(rows: &[u8], row_bytes: usize, tile: &mut [u8]) {
     // A strip of columns at a time, so that the strip's lines of the tile stay in the first-level cache.
     const STRIP: usize = 64;
     let (tile, _) = tile.as_chunks_mut::<SIZE>();
-    for first in (0..k).step_by(STRIP) {
-        let last = k.min(first + STRIP);
-        for (lane, row) in rows.chunks_exact(k * SIZE).enumerate() {
+    let n = row_bytes / SIZE;
+    for first in (0..n).step_by(STRIP) {
+        let last = n.min(first + STRIP);
+        for (lane, row) in rows.chunks_exact(row_bytes).enumerate() {
             let row = &row.as_chunks::<SIZE>().0[first..last];
             let out = tile[first * PackedMatrix::TILE + lane..]
                 .iter_mut()
@@ -171,6 +187,11 @@ fn transpose<const SIZE: usize>(rows: &[u8], k: usize, tile: &mut [u8]) {
                 *out = *v;
             }
         }
+    }
+    let ends = tile[n * PackedMatrix::TILE..].iter_mut();
+    for (row, end) in rows.chunks_exact(row_bytes).zip(ends) {
+        let rest = row.as_chunks::<SIZE>().1;
+        end[..rest.len()].copy_from_slice(rest);
     }
 }
 

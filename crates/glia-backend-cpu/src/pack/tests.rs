@@ -101,9 +101,9 @@ fn every_dtype_and_isa_agrees_with_f64() {
                         let few = p.matmul(&x[..m * k], m, Some(&bias)).unwrap();
                         assert_eq!(bits(&few), bits(&got[..m * n]), "{what}: {m} rows");
                     }
-                    if p.act() == ActKind::Q8 {
+                    if p.act() != ActKind::F32 {
                         let first = first.get_or_insert_with(|| got.clone());
-                        assert_eq!(bits(first), bits(&got), "{what}: other bits than portable");
+                        assert_eq!(bits(first), bits(&got), "{what}: other bits than plain code");
                     }
                 }
             }
@@ -164,12 +164,73 @@ fn check(w: &[f32], x: &[f32], bias: &[f32], k: usize, got: &[f32], act: ActKind
         let bound = match act {
             ActKind::F32 => 1e-5 * size,
             ActKind::Q8 => 1.01 * step + 0.02 * size,
+            // Half a unit in the eighth bit.
+            ActKind::Bf16 => 1.01 / 256.0 * size,
         };
         assert!(
             (f64::from(got) - want).abs() <= bound,
             "{what}: [{row}, {col}] {got}, not {want} (within {bound})"
         );
     }
+}
+
+#[test]
+fn bf16_weights_meet_bf16_rows_where_precision_is_fast() {
+    let mut rng = Random(13);
+    for isa in Isa::all_available() {
+        let (w, _) = weights(DType::BF16, 35, 77, &mut rng);
+        let x: Vec<f32> = (0..9 * 77).map(|_| rng.float()).collect();
+        let pack = |precision, isa| PackedMatrix::pack(&w, precision, isa).unwrap();
+        let fast = pack(Precision::Fast, isa);
+        assert_eq!(fast.act() == ActKind::Bf16, isa.has_bf16(), "{}", isa.name());
+        // Exact products are those of the instruction set without.
+        let exact = pack(Precision::Exact, isa);
+        assert_eq!(exact.act(), ActKind::F32);
+        let plain = pack(Precision::Exact, isa.without_bf16());
+        let product = |p: &PackedMatrix| bits(&p.matmul(&x, 9, None).unwrap());
+        assert_eq!(product(&exact), product(&plain), "{}", isa.name());
+        // Rows that are BF16 already lose nothing: what differs is the order of the sums.
+        let short: Vec<f32> = x.iter().map(|v| half::bf16::from_f32(*v).to_f32()).collect();
+        let [a, b] = [&fast, &exact].map(|p| p.matmul(&short, 9, None).unwrap());
+        let far = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
+        assert!(far < 2e-2, "{}: {far}", isa.name());
+    }
+}
+
+#[test]
+fn numbers_that_are_not_finite_stay_so_whatever_the_rows() {
+    let mut rng = Random(17);
+    let (n, k, m) = (18, 65, 13);
+    for dtype in [DType::F32, DType::F16, DType::BF16] {
+        let (w, _) = weights(dtype, n, k, &mut rng);
+        for odd in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            for at in [0, 31, 63, 64] {
+                let mut x: Vec<f32> = (0..m * k).map(|_| rng.float()).collect();
+                x[(m - 1) * k + at] = odd;
+                for isa in Isa::all_available() {
+                    let p = PackedMatrix::pack(&w, Precision::Fast, isa).unwrap();
+                    let what = format!("{dtype} {odd} at {at}, {}", isa.name());
+                    let all = p.matmul(&x, m, None).unwrap();
+                    assert!(all[..(m - 1) * n].iter().all(|v| v.is_finite()), "{what}");
+                    let last = &all[(m - 1) * n..];
+                    assert!(
+                        odd == f32::MAX || last.iter().all(|v| !v.is_finite()),
+                        "{what}: {last:?}"
+                    );
+                    let alone = p.matmul(&x[(m - 1) * k..], 1, None).unwrap();
+                    assert!(
+                        alone.iter().zip(last).all(|(a, b)| same(*a, *b)),
+                        "{what}: {alone:?} {last:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// The same number, or both none.
+fn same(a: f32, b: f32) -> bool {
+    a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan()
 }
 
 #[test]
