@@ -3,18 +3,26 @@
 mod arm;
 mod bench;
 mod check;
+#[cfg(feature = "engine")]
 mod device_check;
+#[cfg(not(feature = "engine"))]
+mod engine;
+#[cfg(feature = "engine")]
 mod goldens;
 mod house;
+#[cfg(feature = "engine")]
 mod models;
 mod new_backend;
 mod onnx;
 mod sh;
+#[cfg(feature = "engine")]
 mod test;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+#[cfg(not(feature = "engine"))]
+use engine::{device_check, goldens, models, test};
 
 /// What every command returns; the text says what failed and what to do.
 type Outcome = Result<(), String>;

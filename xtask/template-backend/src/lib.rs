@@ -32,6 +32,9 @@ impl Backend for __Struct__ {
     }
 
     fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        if !self.supports(op) {
+            return Err(BackendError::unsupported(self.name(), op));
+        }
         // The op's rule checks the inputs and says what comes out.
         let outputs = op.output_types(inputs)?;
         let shape = outputs[0].1;

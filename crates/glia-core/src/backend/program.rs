@@ -72,7 +72,8 @@ impl<'a> CompileOptions<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct StateOptions {
-    /// Bytes that states may take in all; 0 is unlimited.
+    /// Bytes that states may take in all; 0 is unlimited. A step that would need more fails before any work with
+    /// [`BackendError::OutOfMemory`].
     pub max_state_bytes: usize,
 }
 
@@ -210,9 +211,10 @@ pub struct Step<'a> {
     /// For each of the segment's outputs whether anybody reads it; `None` is all of them. A program may return anything
     /// in the place of one that nobody reads.
     pub wanted_outputs: Option<&'a [bool]>,
-    /// Checked between instructions.
+    /// Asked by [`Step::check_cancelled`].
     pub cancel: Option<&'a CancelToken>,
-    /// Where times go; `None` costs nothing.
+    /// Where times go; `None` costs nothing. With a sink, the program adds the time of each instruction, or of those
+    /// that run as one under the first of them.
     pub profile: Option<&'a ProfileSink>,
 }
 
@@ -240,7 +242,9 @@ impl<'a> Step<'a> {
             .is_none_or(|wanted| wanted.get(i).copied().unwrap_or(true))
     }
 
-    /// Fails once someone has cancelled.
+    /// Fails once someone has cancelled. A program asks at least once before it begins to work, and then between
+    /// instructions, or between the pieces that it hands to a device. It passes the error on; after `rollback` all is as
+    /// before the step.
     ///
     /// # Errors
     /// [`BackendError::Cancelled`].
@@ -260,7 +264,8 @@ pub trait Program: Send + Sync {
     /// [`BackendError::OutOfMemory`] and the backend's own.
     fn open(self: Arc<Self>, options: &StateOptions) -> Result<Box<dyn ProgramState>, BackendError>;
 
-    /// Bytes held for weights outside the memory map.
+    /// Bytes held for weights outside the memory map: packed forms, copies on a device. 0 says that all weights are
+    /// read where they lie.
     fn weight_bytes(&self) -> usize {
         0
     }
@@ -313,7 +318,8 @@ pub trait ProgramState: Send {
     /// Drops a sequence. Unknown ids are ignored.
     fn free(&mut self, seq: SeqId);
 
-    /// Bytes that the states hold now.
+    /// Bytes that the states hold now, which [`StateOptions::max_state_bytes`] limits: at least the rows of all tokens,
+    /// those that forks share once; 0 when no sequence holds a token. The default is for programs without states.
     fn state_bytes(&self) -> usize {
         0
     }

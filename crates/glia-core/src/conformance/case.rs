@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::op::{OpCase, Timing};
+use super::ran::{Programs, Ran};
 use crate::{Backend, BackendError, DType};
 
 /// What came of a case.
@@ -64,6 +65,8 @@ pub(super) struct Cx {
     pub backend: Arc<dyn Backend>,
     /// Name of the case: the seed of its numbers.
     pub name: String,
+    /// How its programs ran.
+    pub programs: Programs,
 }
 
 /// What a case does.
@@ -98,24 +101,33 @@ impl Case {
         let cx = Cx {
             backend: backend.clone(),
             name: self.full_name(),
+            programs: Programs::default(),
         };
         let prepared = case.prepare(&cx.name).ok().filter(|p| p.is_timed(&cx))?;
         prepared.time(&cx).ok()
     }
 
+    #[cfg(test)]
     pub fn run(&self, backend: &Arc<dyn Backend>) -> Outcome {
+        self.run_noting(backend).0
+    }
+
+    /// What came of it, and how its programs ran if it made any.
+    pub fn run_noting(&self, backend: &Arc<dyn Backend>) -> (Outcome, Option<Ran>) {
         let cx = Cx {
             backend: backend.clone(),
             name: self.full_name(),
+            programs: Programs::default(),
         };
         let ran = catch_unwind(AssertUnwindSafe(|| match &self.body {
             Body::Op(case) => case.run(&cx),
             Body::Check(check) => check(&cx),
         }));
-        ran.unwrap_or_else(|panic| {
+        let outcome = ran.unwrap_or_else(|panic| {
             let said = BackendError::panicked(&*panic).to_string();
-            Outcome::Failed(Failure::new(cx.name, "a call outside any step", said))
-        })
+            Outcome::Failed(Failure::new(&cx.name, "a call outside any step", said))
+        });
+        (outcome, cx.programs.take())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The suite as a program: for an example or a test without harness in the crate of a backend.
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use super::suite::{IntoBackend, Options, names, run};
@@ -27,7 +28,7 @@ pub fn main(backend: impl IntoBackend) -> ExitCode {
     for arg in std::env::args().skip(1) {
         match arg.as_str() {
             "--list" => {
-                names().iter().for_each(|name| println!("{name}"));
+                print(&(names().join("\n") + "\n"));
                 return ExitCode::SUCCESS;
             }
             "--bench" => options.bench = true,
@@ -39,14 +40,24 @@ pub fn main(backend: impl IntoBackend) -> ExitCode {
         }
     }
     let report = run(backend, &options);
-    println!("{}", report.support_table());
-    if options.bench {
-        println!("{}", report.speed_table());
+    print(&format!("{}\n", report.support_table()));
+    let programs = report.program_table();
+    if !programs.is_empty() {
+        print(&format!("{programs}\n"));
     }
-    println!("{report}");
+    if options.bench {
+        print(&format!("{}\n", report.speed_table()));
+    }
+    print(&format!("{report}\n"));
     if report.is_ok() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Writes to standard output. A reader that has seen enough, `head` say, is no error; the exit code tells the rest.
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

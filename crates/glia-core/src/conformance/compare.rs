@@ -79,27 +79,44 @@ pub(super) fn explains(got: &Tensor, want: &Tensor, wrong: &Tensor, limit: &Limi
     (n_explained > 0).then_some(true)
 }
 
-/// What the places of the wrong elements say, rows being the last dimension.
-pub(super) fn pattern(got: &Tensor, want: &Tensor, limit: &Limit) -> Option<String> {
-    let (a, b) = (values(got).ok()?, values(want).ok()?);
-    let width = want.shape().last_dim().max(1);
-    if a.len() != b.len() || a.len() / width < 2 {
-        return None;
+/// Elements that are not near enough to what they should be, of tensors of one type.
+pub(super) fn wrong_elems(got: &Tensor, want: &Tensor, limit: &Limit) -> Vec<usize> {
+    let (Ok(a), Ok(b)) = (values(got), values(want)) else {
+        return Vec::new();
+    };
+    if a.len() != b.len() {
+        return Vec::new();
     }
     let of = peak(&b, limit);
-    let wrong: Vec<usize> = (0..a.len()).filter(|&i| !near(a[i], b[i], limit, of)).collect();
+    (0..a.len()).filter(|&i| !near(a[i], b[i], limit, of)).collect()
+}
+
+/// Fewest wrong elements that a guess is made from, unless all are.
+pub(super) const ENOUGH: usize = 3;
+
+/// What the places of the wrong elements say, rows being the last dimension.
+pub(super) fn pattern(got: &Tensor, want: &Tensor, limit: &Limit) -> Option<String> {
+    let (n, width) = (want.n_elems(), want.shape().last_dim().max(1));
+    let wrong = wrong_elems(got, want, limit);
+    if n / width < 2 || wrong.len() < 2 {
+        return None;
+    }
     let (first, last) = (
         wrong.iter().map(|i| i % width).min()?,
         wrong.iter().map(|i| i % width).max()?,
     );
     let (top, bottom) = (wrong.first()? / width, wrong.last()? / width);
-    let n_rows = a.len() / width;
+    let n_rows = n / width;
     if width > 1 && last == 0 && top > 0 {
         return Some(
             "a write past the end, it seems: only the first element of rows behind the first is wrong".to_owned(),
         );
     }
-    if first > 0 && last + 1 == width {
+    if wrong.len() < ENOUGH {
+        return None;
+    }
+    // A tail is the smaller part of a row.
+    if 2 * first >= width && last + 1 == width {
         return Some(format!(
             "only columns from {first} on are wrong, of {width}: a tail that the vector loop leaves out?"
         ));

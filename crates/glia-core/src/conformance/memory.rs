@@ -2,6 +2,7 @@
 
 use super::case::{Cx, Failure, List, Outcome, guarded};
 use super::data::{Guarded, Random, noise};
+use super::ran::Ran;
 use super::segment::{Action, Built, Check, SegmentBuilder, Setup, Slots, Wanted, attention_layer, check};
 use crate::{
     Binary, CompileOptions, DType, Dim, Gate, InterpretedProgram, MemorySpace, Op, Precision, Rope, RopePairing, Sdpa,
@@ -214,8 +215,14 @@ fn inputs_of_programs(cx: &Cx) -> Outcome {
     let ran = guarded(|| {
         let options = CompileOptions::new(&*built.weights, Precision::Exact);
         let program = match cx.backend.compile(&built.segment, &options)? {
-            Some(program) => program,
-            None => InterpretedProgram::new(cx.backend.clone(), built.segment.clone(), &options)?,
+            Some(program) => {
+                cx.programs.note(&Ran::Compiled);
+                program
+            }
+            None => {
+                cx.programs.note(&Ran::Declined);
+                InterpretedProgram::new(cx.backend.clone(), built.segment.clone(), &options)?
+            }
         };
         let mut state = program.open(&StateOptions::default())?;
         state.create(SeqId(1))?;

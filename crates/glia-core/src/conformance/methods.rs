@@ -3,8 +3,8 @@
 use super::case::{Body, Case, Cx, Failure, List, Outcome, guarded};
 use super::data::{Random, noise};
 use super::op;
-use super::segment::{self, Action, Check, Event, Rig, Setup, Wanted, attention_layer, check};
-use crate::{DType, MemorySpace, ProfileSink, Tensor};
+use super::segment::{self, Check, Setup, check};
+use crate::{DType, MemorySpace, Tensor};
 
 pub(super) fn add(list: &mut List) {
     list.check("methods", "name", |cx| {
@@ -27,9 +27,6 @@ pub(super) fn add(list: &mut List) {
             "the memory space changes from call to call".to_owned()
         })
     });
-    list.check("methods", "programs_describe_themselves", describe);
-    list.check("methods", "profiles_name_instructions", profile);
-    list.check("methods", "states_of_a_program_are_apart", apart);
     for &(family, build) in segment::FAMILIES {
         list.check("methods", format!("interpreted_{family}"), move |cx| {
             let setup = Setup {
@@ -46,7 +43,7 @@ pub(super) fn add(list: &mut List) {
     }
 }
 
-fn outcome(cx: &Cx, method: &str, fine: bool, what: impl FnOnce() -> String) -> Outcome {
+pub(super) fn outcome(cx: &Cx, method: &str, fine: bool, what: impl FnOnce() -> String) -> Outcome {
     match fine {
         true => Outcome::Passed,
         false => Outcome::Failed(Failure::new(&cx.name, method, what())),
@@ -128,105 +125,4 @@ fn unsupported_ops(cx: &Cx) -> Outcome {
         }
     }
     Outcome::Passed
-}
-
-/// A rig of a narrow attention, or what came of making it.
-fn rig(cx: &Cx) -> Result<Rig, Outcome> {
-    let built = attention_layer(None);
-    if !segment::support(&*cx.backend, &built).1 {
-        return Err(Outcome::Unsupported(format!(
-            "{} runs no node of attention",
-            cx.backend.name()
-        )));
-    }
-    Rig::new(&cx.backend, &built, Setup::default())
-        .map_err(|e| Outcome::Failed(Failure::new(&cx.name, "compile and open", e.to_string())))
-}
-
-fn describe(cx: &Cx) -> Outcome {
-    let rig = match rig(cx) {
-        Ok(rig) => rig,
-        Err(outcome) => return outcome,
-    };
-    let (text, _, held) = (
-        rig.program.describe(),
-        rig.program.weight_bytes(),
-        rig.state.state_bytes(),
-    );
-    let fine = !text.contains('\n') && held == 0;
-    outcome(cx, "describe, weight_bytes, state_bytes", fine, || {
-        format!("`{text}` is no line of text, or a state without sequences holds {held} bytes, not 0")
-    })
-}
-
-fn profile(cx: &Cx) -> Outcome {
-    let mut rig = match rig(cx) {
-        Ok(rig) => rig,
-        Err(outcome) => return outcome,
-    };
-    let sink = ProfileSink::default();
-    let ran = rig
-        .act(&Action::Create(1))
-        .and_then(|_| rig.profiled(&[(1, 0..5)], &sink));
-    if let Err(what) = ran {
-        return Outcome::Failed(Failure::new(&cx.name, "a step with a profile", what));
-    }
-    let (times, n) = (sink.take(), attention_layer(None).segment.instrs.len());
-    let wrong = times.iter().find(|t| t.instr >= n);
-    outcome(cx, "profile", wrong.is_none(), || {
-        format!(
-            "a time is of instruction {}, there are {n}",
-            wrong.map_or(0, |t| t.instr)
-        )
-    })
-}
-
-/// Two states of one program: what one does is not seen in the other.
-fn apart(cx: &Cx) -> Outcome {
-    let (mut one, mut two) = match (rig(cx), rig(cx)) {
-        (Ok(one), Ok(two)) => (one, two),
-        (Err(outcome), _) | (_, Err(outcome)) => return outcome,
-    };
-    let step = |from: i32, n: i32| Action::Step(vec![(1, from..from + n)], Wanted::All);
-    let said = |what: String| Outcome::Failed(Failure::new(&cx.name, "two states of one program", what));
-    let shared = match one.program.clone().open(&crate::StateOptions::default()) {
-        Ok(state) => state,
-        Err(e) => return said(e.to_string()),
-    };
-    // The second rig runs on the program of the first.
-    two.state = shared;
-    let alone = {
-        let mut third = match rig(cx) {
-            Ok(rig) => rig,
-            Err(outcome) => return outcome,
-        };
-        [Action::Create(1), step(0, 6), step(6, 2)]
-            .iter()
-            .map(|a| third.act(a))
-            .collect::<Result<Vec<_>, _>>()
-    };
-    let mixed = (|| {
-        let mut events = vec![one.act(&Action::Create(1))?];
-        two.act(&Action::Create(1))?;
-        events.push(one.act(&step(0, 6))?);
-        two.act(&step(50, 9))?;
-        events.push(one.act(&step(6, 2))?);
-        Ok::<_, String>(events)
-    })();
-    match (alone, mixed) {
-        (Ok(alone), Ok(mixed)) => {
-            let bytes = |events: &[Event]| -> Vec<Vec<u8>> {
-                let of = |e: &Event| match e {
-                    Event::Outputs(list) => list.iter().map(|t| t.bytes().unwrap_or_default().to_vec()).collect(),
-                    _ => Vec::new(),
-                };
-                events.iter().flat_map(of).collect()
-            };
-            match bytes(&alone) == bytes(&mixed) {
-                true => Outcome::Passed,
-                false => said("a step of one state changed the answers of the other".to_owned()),
-            }
-        }
-        (Err(what), _) | (_, Err(what)) => said(what),
-    }
 }

@@ -40,11 +40,14 @@ macro_rules! __conformance_names {
                 tq2_0_6x33x512 tq2_0_19x70x256 tq2_0_bias tq2_0_square mxfp4_1x1x32 mxfp4_1x37x64 mxfp4_3x16x96
                 mxfp4_6x33x64 mxfp4_19x70x32 mxfp4_bias mxfp4_square nvfp4_1x1x64 nvfp4_1x37x128 nvfp4_3x16x192
                 nvfp4_6x33x128 nvfp4_19x70x64 nvfp4_bias nvfp4_square q4_0_wide q4_0_no_rows q8_0_wide q8_0_no_rows
-                q4_k_wide q4_k_no_rows q6_k_wide q6_k_no_rows f16_wide f16_no_rows f32_bias_f32 f32_bias_f16
-                f32_bias_bf16 f32_vector f32_rank3_rows f32_rank4_rows f32_two_activations f32_batch_1x3x4x5
-                f32_batch_2x3x17x31 f32_batch_3x1x8x64 f32_batch_4x9x9x9 f32_batch_2x0x3x4 f32_batch_0x2x3x4
-                f32_batch_of_batches f32_batch_of_weights f32_far_apart f32_special_rows f32_zero_rows
-                q8_0_zero_rows q4_0_zero_rows q4_k_zero_rows q8_0_outliers;
+                q4_k_wide q4_k_no_rows q6_k_wide q6_k_no_rows f16_wide f16_no_rows f16_denormal_weights
+                f16_denormal_rows f16_smallest_weights q4_0_denormal_scales q4_1_denormal_scales
+                q5_0_denormal_scales q5_1_denormal_scales q8_0_denormal_scales iq4_nl_denormal_scales
+                q6_k_denormal_scales f32_bias_f32 f32_bias_f16 f32_bias_bf16 f32_3x5x0_bias f32_vector
+                f32_rank3_rows f32_rank4_rows f32_two_activations f32_batch_1x3x4x5 f32_batch_2x3x17x31
+                f32_batch_3x1x8x64 f32_batch_4x9x9x9 f32_batch_2x0x3x4 f32_batch_0x2x3x4 f32_batch_of_batches
+                f32_batch_of_weights f32_far_apart f32_special_rows f32_zero_rows q8_0_zero_rows q4_0_zero_rows
+                q4_k_zero_rows q8_0_outliers;
             add:
                 f32_7_with_7 f32_2x33_with_2x33 f32_3x1x5_with_4x5 f32_4x5_with_3x1x5 f32_6x5_with_5 f32_5_with_6x5
                 f32_6x5_with_6x1 f32_6x1_with_1x5 f32_7_with_1 f32_1_with_7 f32_scalar_with_4
@@ -121,22 +124,23 @@ macro_rules! __conformance_names {
                 f32_5x16 f16_5x16 bf16_5x16 f64_5x16 q4_0_5x64 q4_1_5x64 q5_0_5x64 q5_1_5x64 q8_0_5x64 q8_1_5x64
                 q2_k_5x512 q3_k_5x512 q4_k_5x512 q5_k_5x512 q6_k_5x512 q8_k_5x512 iq1_s_5x512 iq1_m_5x512
                 iq2_xxs_5x512 iq2_xs_5x512 iq2_s_5x512 iq3_xxs_5x512 iq3_s_5x512 iq4_nl_5x64 iq4_xs_5x512
-                tq1_0_5x512 tq2_0_5x512 mxfp4_5x64 nvfp4_5x128 f32_width_1 f32_width_7 f32_width_33 f32_width_1000
-                ids_i64 ids_i16 ids_i8 ids_u8 no_ids many_ids table_is_activation id_too_large id_negative;
+                tq1_0_5x512 tq2_0_5x512 mxfp4_5x64 nvfp4_5x128 f16_denormal q8_0_denormal q4_0_denormal f32_width_1
+                f32_width_7 f32_width_33 f32_width_1000 ids_i64 ids_i16 ids_i8 ids_u8 no_ids many_ids
+                table_is_activation id_too_large id_negative id_beyond_32_bits id_below_32_bits;
             gather:
-                ids_i64 ids_i16 ids_i8 ids_u8 id_too_large id_negative f32_3x4x6_axis0 f32_3x4x6_axis1
-                f32_3x4x6_axis2 f16_5x7 bf16_5x7 f64_5x7 i32_5x7 i64_5x7 i8_5x7 u8_5x7 bool_5x7 q8_0_rows q4_0_rows
-                q4_k_rows q6_k_rows f32_no_ids f32_vector f32_no_width f32_many;
+                ids_i64 ids_i16 ids_i8 ids_u8 id_too_large id_negative id_beyond_32_bits id_below_32_bits
+                f32_3x4x6_axis0 f32_3x4x6_axis1 f32_3x4x6_axis2 f16_5x7 bf16_5x7 f64_5x7 i32_5x7 i64_5x7 i8_5x7
+                u8_5x7 bool_5x7 q8_0_rows q4_0_rows q4_k_rows q6_k_rows f32_no_ids f32_vector f32_no_width f32_many;
             rope:
                 neox_f32_1x1x2_1_pairs neox_f32_3x2x16_8_pairs neox_f32_5x3x22_9_pairs neox_f32_2x4x64_32_pairs
                 neox_f32_4x1x10_1_pairs neox_f32_40x8x128_64_pairs neox_f16 neox_bf16 neox_positions_i64
-                neox_positions_i16 neox_f32_far neox_f32_at_zero neox_f32_scaled neox_f32_long_from_short
-                neox_f32_long_from_long neox_f32_no_tokens interleaved_f32_1x1x2_1_pairs
+                neox_positions_i16 neox_positions_beyond_32_bits neox_f32_far neox_f32_at_zero neox_f32_scaled
+                neox_f32_long_from_short neox_f32_long_from_long neox_f32_no_tokens interleaved_f32_1x1x2_1_pairs
                 interleaved_f32_3x2x16_8_pairs interleaved_f32_5x3x22_9_pairs interleaved_f32_2x4x64_32_pairs
                 interleaved_f32_4x1x10_1_pairs interleaved_f32_40x8x128_64_pairs interleaved_f16 interleaved_bf16
-                interleaved_positions_i64 interleaved_positions_i16 interleaved_f32_far interleaved_f32_at_zero
-                interleaved_f32_scaled interleaved_f32_long_from_short interleaved_f32_long_from_long
-                interleaved_f32_no_tokens;
+                interleaved_positions_i64 interleaved_positions_i16 interleaved_positions_beyond_32_bits
+                interleaved_f32_far interleaved_f32_at_zero interleaved_f32_scaled interleaved_f32_long_from_short
+                interleaved_f32_long_from_long interleaved_f32_no_tokens;
             sdpa:
                 full_f32_1x1x1x1x8x8 full_f32_5x5x4x2x16x16 full_f32_3x17x6x2x20x12 full_f32_1x70x4x1x32x32
                 full_f32_9x130x4x4x24x24 full_f32_70x70x2x1x64x64 full_f32_2x5x8x4x7x9 causal_f32_1x1x1x1x8x8
@@ -210,11 +214,11 @@ macro_rules! __conformance_names {
                 bool_to_i32 bool_to_i64 bool_to_u8 bool_to_bool q4_0_to_f32 q4_1_to_f32 q5_0_to_f32 q5_1_to_f32
                 q8_0_to_f32 q8_1_to_f32 q2_k_to_f32 q3_k_to_f32 q4_k_to_f32 q5_k_to_f32 q6_k_to_f32 q8_k_to_f32
                 iq1_s_to_f32 iq1_m_to_f32 iq2_xxs_to_f32 iq2_xs_to_f32 iq2_s_to_f32 iq3_xxs_to_f32 iq3_s_to_f32
-                iq4_nl_to_f32 iq4_xs_to_f32 tq1_0_to_f32 tq2_0_to_f32 mxfp4_to_f32 nvfp4_to_f32 f32_edges_to_f32
-                f32_edges_to_f16 f32_edges_to_bf16 f32_edges_to_f64 f32_edges_to_i8 f32_edges_to_i16
-                f32_edges_to_i32 f32_edges_to_i64 f32_edges_to_u8 f32_edges_to_bool i64_edges_to_i32
-                i64_edges_to_i8 i64_edges_to_u8 i64_edges_to_f32 i64_edges_to_i16 f32_to_f16_scalar f32_to_f16_0
-                f32_to_f16_2x0x3 f32_to_f16_65x129;
+                iq4_nl_to_f32 iq4_xs_to_f32 tq1_0_to_f32 tq2_0_to_f32 mxfp4_to_f32 nvfp4_to_f32
+                f16_denormals_to_f32 f32_edges_to_f32 f32_edges_to_f16 f32_edges_to_bf16 f32_edges_to_f64
+                f32_edges_to_i8 f32_edges_to_i16 f32_edges_to_i32 f32_edges_to_i64 f32_edges_to_u8
+                f32_edges_to_bool i64_edges_to_i32 i64_edges_to_i8 i64_edges_to_u8 i64_edges_to_f32
+                i64_edges_to_i16 f32_to_f16_scalar f32_to_f16_0 f32_to_f16_2x0x3 f32_to_f16_65x129;
             sum:
                 f32_1_axis0 f32_17_axis0 f32_3x19_axis0 f32_3x19_axis1 f32_3x19x6_axis0 f32_3x19x6_axis1
                 f32_3x19x6_axis2 f32_2x3x4x5_axis0 f32_2x3x4x5_axis1 f32_2x3x4x5_axis2 f32_2x3x4x5_axis3
@@ -265,7 +269,6 @@ macro_rules! __conformance_names {
                 donated_inputs_of_nodes;
             methods:
                 name support_is_consistent unsupported_ops_are_errors memory_hints space_is_constant
-                programs_describe_themselves profiles_name_instructions states_of_a_program_are_apart
                 interpreted_attention interpreted_attention_window interpreted_attention_softcap
                 interpreted_attention_long_rope interpreted_gated_mlp interpreted_encoder interpreted_tied_head
                 interpreted_decoder interpreted_views interpreted_slices interpreted_same_operand
@@ -275,7 +278,9 @@ macro_rules! __conformance_names {
                 round_trip_q8_1 round_trip_q2_k round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k
                 round_trip_q8_k round_trip_iq1_s round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs
                 round_trip_iq2_s round_trip_iq3_xxs round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs
-                round_trip_tq1_0 round_trip_tq2_0 round_trip_mxfp4 round_trip_nvfp4;
+                round_trip_tq1_0 round_trip_tq2_0 round_trip_mxfp4 round_trip_nvfp4 programs_describe_themselves
+                profiles_name_instructions state_bytes_count_rows weight_bytes_count_copies
+                states_of_a_program_are_apart;
             threads:
                 matmul_from_four add_from_four silu_from_four rms_norm_from_four softmax_from_four sdpa_from_four
                 rope_from_four token_embed_from_four programs_from_four;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::case::{Failure, Outcome};
 use super::op::Timing;
+use super::ran::Ran;
 use crate::DType;
 
 /// One case and what came of it.
@@ -19,6 +20,8 @@ pub struct Entry {
     pub exception: Option<String>,
     /// How fast it ran, when that was asked for.
     pub timing: Option<Timing>,
+    /// How its programs ran, if it made any.
+    pub ran: Option<Ran>,
     pub(super) covers: Option<(&'static str, DType)>,
 }
 
@@ -37,6 +40,13 @@ impl Entry {
             )),
         }
     }
+}
+
+/// Cases that passed with programs.
+struct Group<'a> {
+    name: &'a str,
+    compiled: usize,
+    interpreted: Vec<&'a Entry>,
 }
 
 /// What a run has found.
@@ -89,8 +99,8 @@ impl Report {
         text
     }
 
-    fn count(&self, is: impl Fn(&Outcome) -> bool) -> usize {
-        self.entries.iter().filter(|e| is(&e.outcome)).count()
+    fn count(&self, is: impl Fn(&Entry) -> bool) -> usize {
+        self.entries.iter().filter(|e| is(e)).count()
     }
 
     /// What the backend supports, as Markdown: a row per op with the dtypes of its first input, then a row per dtype
@@ -153,6 +163,67 @@ impl Report {
         }
         text
     }
+
+    /// How programs ran, as Markdown: per group of cases how many passed compiled, and how many interpreted, because
+    /// `compile` returned `None` or was not asked. Empty where no case made a program.
+    pub fn program_table(&self) -> String {
+        let groups = self.programs();
+        let rows = groups
+            .iter()
+            .map(|g| format!("| `{}` | {} | {} |\n", g.name, g.compiled, g.interpreted.len()));
+        let rows: String = rows.collect();
+        match rows.is_empty() {
+            true => rows,
+            false => format!("| programs | compiled | interpreted |\n|---|---:|---:|\n{rows}"),
+        }
+    }
+
+    /// The cases that passed with programs, by group; those of single ops are one.
+    fn programs(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for entry in &self.entries {
+            let (Outcome::Passed, Some(ran)) = (&entry.outcome, &entry.ran) else {
+                continue;
+            };
+            let name = match entry.name.split('/').next().unwrap_or_default() {
+                group @ ("segment" | "state" | "memory" | "methods" | "threads") => group,
+                _ => "ops",
+            };
+            let at = groups.iter().position(|g| g.name == name).unwrap_or_else(|| {
+                groups.push(Group {
+                    name,
+                    compiled: 0,
+                    interpreted: Vec::new(),
+                });
+                groups.len() - 1
+            });
+            match ran {
+                Ran::Compiled => groups[at].compiled += 1,
+                _ => groups[at].interpreted.push(entry),
+            }
+        }
+        groups
+    }
+
+    /// What was compiled and what was not, one line each.
+    fn write_programs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let groups = self.programs();
+        let compiled: usize = groups.iter().map(|g| g.compiled).sum();
+        let interpreted: usize = groups.iter().map(|g| g.interpreted.len()).sum();
+        if compiled + interpreted == 0 {
+            return Ok(());
+        }
+        // A backend that compiles nothing has no case to name.
+        for entry in groups.iter().filter(|_| compiled > 0).flat_map(|g| &g.interpreted) {
+            if let Some(ran) = &entry.ran {
+                writeln!(f, "passed, {ran}: {}", entry.name)?;
+            }
+        }
+        writeln!(
+            f,
+            "programs of the cases that passed: {compiled} compiled, {interpreted} interpreted"
+        )
+    }
 }
 
 impl fmt::Display for Report {
@@ -168,14 +239,21 @@ impl fmt::Display for Report {
                 writeln!(f, "fails as declared: {} ({why})", entry.name)?;
             }
         }
+        self.write_programs(f)?;
         let (passed, unsupported) = (
-            self.count(|o| matches!(o, Outcome::Passed)),
-            self.count(|o| matches!(o, Outcome::Unsupported(_))),
+            self.count(|e| matches!(e.outcome, Outcome::Passed)),
+            self.count(|e| matches!(e.outcome, Outcome::Unsupported(_))),
         );
-        let failed = self.count(|o| matches!(o, Outcome::Failed(_)));
+        let failed = |e: &Entry| matches!(e.outcome, Outcome::Failed(_));
+        let declared = self.count(|e| failed(e) && e.exception.is_some());
+        let failed = self.count(failed) - declared;
+        let declared = match declared {
+            0 => String::new(),
+            n => format!(", {n} as declared"),
+        };
         write!(
             f,
-            "{}: {} cases: {passed} passed, {failed} failed, {unsupported} not supported",
+            "{}: {} cases: {passed} passed, {failed} failed{declared}, {unsupported} not supported",
             self.backend,
             self.entries.len()
         )

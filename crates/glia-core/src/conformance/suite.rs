@@ -118,8 +118,10 @@ impl Suite {
     fn entry(&self, case: &Case) -> Entry {
         let name = case.full_name();
         let exception = self.exceptions.iter().find(|(n, _)| *n == name).map(|(_, r)| r.clone());
+        let (outcome, ran) = case.run_noting(&self.backend);
         Entry {
-            outcome: case.run(&self.backend),
+            outcome,
+            ran,
             covers: case.covers,
             name,
             exception,
@@ -144,6 +146,9 @@ impl Suite {
         let entry = self.entry(case);
         if let Outcome::Unsupported(said) = &entry.outcome {
             println!("unsupported: {said}");
+        }
+        if let Some(ran) = &entry.ran {
+            println!("{ran}");
         }
         if let Some(red) = entry.red() {
             panic!("{red}");

@@ -107,6 +107,7 @@ fn programs(cx: &Cx) -> Outcome {
     };
     let run = |from: i32| -> Result<Vec<Tensor>, String> {
         let mut rig = Rig::new(&cx.backend, &built, Setup::default()).map_err(|e| e.to_string())?;
+        cx.programs.note(&rig.ran);
         let mut all = Vec::new();
         for action in script(from) {
             if let Event::Outputs(outputs) = rig.act(&action)? {

@@ -75,6 +75,22 @@ pub(super) const FAULTS: &[Fault] = &[
         wrong: |op, inputs| broadcast(op, inputs, |i, n, last| i / last % n),
     },
     Fault {
+        says: "no broadcast: both operands are walked element by element",
+        wrong: |op, inputs| {
+            let (Op::Binary(_), [a, b]) = (op, inputs) else {
+                return None;
+            };
+            let shape = *right(op, inputs)?.first()?.shape();
+            let n = shape.n_elems();
+            let walked = |t: &Tensor| {
+                let all = list(t).filter(|all| !all.is_empty())?;
+                let again: Vec<f64> = all.iter().copied().cycle().take(n).collect();
+                Some(shaped(t.dtype(), &shape, &again))
+            };
+            (a.shape() != b.shape()).then(|| right(op, &[walked(a)?, walked(b)?]))?
+        },
+    },
+    Fault {
         says: "swapped operands",
         wrong: |op, inputs| match (op, inputs) {
             (Op::Binary(_), [a, b]) => right(op, &[b.clone(), a.clone()]),

@@ -4,10 +4,13 @@
 
 mod attention;
 mod backend;
+mod blocks;
+mod limits;
 mod linear;
 mod moves;
 mod program;
 mod rows;
+mod scores;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -15,7 +18,7 @@ mod tests;
 pub(super) use backend::FaultyBackend;
 pub(super) use state::StateFault;
 
-use super::compare::explains;
+use super::compare::{ENOUGH, explains, pattern, wrong_elems};
 use super::data::plain;
 use super::limits::Limit;
 use crate::{BackendError, DType, Op, Shape, Tensor, reference};
@@ -31,10 +34,27 @@ pub(super) struct Fault {
     pub wrong: Wrong,
 }
 
+/// Mistakes of one kind of op each, the likelier first.
+fn specific() -> impl Iterator<Item = Fault> {
+    let lists = [
+        linear::FAULTS,
+        blocks::FAULTS,
+        attention::FAULTS,
+        scores::FAULTS,
+        rows::FAULTS,
+        moves::FAULTS,
+    ];
+    lists.into_iter().flatten().copied()
+}
+
 /// All mistakes, the likelier first.
 pub(super) fn all() -> Vec<Fault> {
-    let lists = [linear::FAULTS, attention::FAULTS, rows::FAULTS, moves::FAULTS];
-    lists.into_iter().flatten().copied().collect()
+    specific().chain(moves::GUESSES.iter().copied()).collect()
+}
+
+/// Mistakes of attention and rotation: those that can depend on the past.
+pub(super) fn of_the_past() -> Vec<Fault> {
+    attention::FAULTS.iter().chain(scores::FAULTS).copied().collect()
 }
 
 /// The mistake that explains every element of `got` that is not as in `want`.
@@ -49,10 +69,18 @@ pub(super) fn named(op: &Op, inputs: &[Tensor], got: &[Tensor], want: &[Tensor],
             })
             && differs
     };
-    let fault = all()
-        .into_iter()
-        .find(|f| (f.wrong)(op, inputs).is_some_and(|wrong| explained(&wrong)));
-    fault.map(|f| f.says.to_owned())
+    let fits = |f: &Fault| (f.wrong)(op, inputs).is_some_and(|wrong| explained(&wrong));
+    let says = |f: Fault| f.says.to_owned();
+    let limit = || limits::named(inputs, got, want, limits).map(str::to_owned);
+    if let Some(says) = specific().find(fits).map(says).or_else(limit) {
+        return Some(says);
+    }
+    let triples = || got.iter().zip(want).zip(limits);
+    let n_wrong: usize = triples().map(|((a, b), limit)| wrong_elems(a, b, limit).len()).sum();
+    let n: usize = want.iter().map(Tensor::n_elems).sum();
+    let mut guesses = moves::GUESSES.iter().filter(|_| n_wrong >= ENOUGH.min(n)).copied();
+    let guess = guesses.find(fits).map(says);
+    guess.or_else(|| triples().find_map(|((got, want), limit)| pattern(got, want, limit)))
 }
 
 /// The oracle's answer.

@@ -96,6 +96,10 @@ pub(super) const FAULTS: &[Fault] = &[
         says: "ties are rounded away from zero instead of to even",
         wrong: |op, inputs| cast(op, inputs, f64::round),
     },
+];
+
+/// Guesses that any op's output may fit: taken last, and only where several elements are wrong.
+pub(super) const GUESSES: &[Fault] = &[
     Fault {
         says: "the output holds zeros: it is not written, or not completely",
         wrong: |op, inputs| {

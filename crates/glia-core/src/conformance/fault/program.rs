@@ -84,6 +84,11 @@ impl FaultyState {
         } else {
             rows.seq
         };
+        let state = if program.has(StateFault::OneStateForAll) {
+            0
+        } else {
+            state
+        };
         let store = self.rows_of(owner)?;
         let stuck = self.seqs.get(&rows.seq).map_or(0, |s| s.stuck);
         let mut store = store.lock().unwrap_or_else(|e| e.into_inner());
@@ -101,9 +106,23 @@ impl FaultyState {
         };
         let n = new.shape()[0];
         let row_bytes = new.size_bytes().checked_div(n).unwrap_or(0);
+        let later = self.pending.first().is_some_and(|first| first.seq != rows.seq);
+        let n = if later && program.has(StateFault::LaterRowsNotKept) {
+            0
+        } else {
+            n
+        };
+        let first = match rows.pos {
+            pos if program.has(StateFault::AppendsEarly) => pos.saturating_sub(1),
+            pos if pos > 0 && program.has(StateFault::AppendsLate) => pos + 1,
+            pos => pos,
+        };
+        while kept.len() < first {
+            kept.push(vec![0; row_bytes]);
+        }
         for i in 0..n {
             let row = new.bytes()?[i * row_bytes..(i + 1) * row_bytes].to_vec();
-            let at = rows.pos + i;
+            let at = first + i;
             let stale = at < stuck || (program.has(StateFault::StaleLastRow) && i + 1 == n);
             match kept.get_mut(at) {
                 Some(_) if stale => {}
@@ -111,9 +130,30 @@ impl FaultyState {
                 None => kept.push(row),
             }
         }
-        let total = rows.pos + n;
+        let total = first + n;
         let bytes: Vec<u8> = kept.iter().take(total).flatten().copied().collect();
         Ok(Tensor::from_bytes(new.dtype(), new.shape().with_dim(0, total), &bytes)?)
+    }
+
+    /// Which rows are taken for those of which sequence.
+    fn order(&self, step: &Step<'_>) -> Vec<SeqRows> {
+        let mut rows = step.rows.to_vec();
+        if self.program.has(StateFault::SortsSequences) {
+            rows.sort_by_key(|r| r.seq);
+            // The rows of the step stay cut as they are.
+            for (row, cut) in rows.iter_mut().zip(step.rows) {
+                (row.first_row, row.n_rows) = (cut.first_row, cut.n_rows);
+            }
+        }
+        if self.program.has(StateFault::FirstRowIgnored) {
+            rows.iter_mut().for_each(|r| r.first_row = 0);
+        }
+        if self.program.has(StateFault::AttendsAcross) && self.program.segment.states.is_empty() {
+            let n_rows = step.n_rows();
+            rows.truncate(1);
+            rows.iter_mut().for_each(|r| r.n_rows = n_rows);
+        }
+        rows
     }
 
     fn walk(&mut self, step: &Step<'_>, rows: &SeqRows, s: usize) -> Result<Vec<Tensor>, BackendError> {
@@ -158,7 +198,9 @@ impl FaultyState {
             });
         }
         for (i, instr) in segment.instrs.iter().enumerate() {
-            step.check_cancelled()?;
+            if !program.has(StateFault::NeverCancelled) {
+                step.check_cancelled()?;
+            }
             let read = |id: ValueId, values: &Values| -> Result<Tensor, BackendError> {
                 let def = segment.value(id);
                 let tensor = match def.kind {
@@ -184,6 +226,12 @@ impl FaultyState {
                 }
                 (op, _) => execute(program.backend.fault.as_ref(), op, &inputs.iter().collect::<Vec<_>>())?,
             };
+            let later = self.pending.first().is_some_and(|first| first.seq != rows.seq);
+            let skipped = later && matches!(instr.op, Op::Sdpa(_)) && program.has(StateFault::LaterRowsSkipped);
+            let outputs = outputs.into_iter().map(|t| match skipped {
+                true => like(&t, &vec![0.0; t.n_elems()]),
+                false => t,
+            });
             for (&id, tensor) in instr.outputs.iter().zip(outputs) {
                 if let ValueKind::Temp(slot) = segment.value(id).kind {
                     self.damage(&mut values, id, slot.0, &tensor, i);
@@ -236,6 +284,8 @@ impl ProgramState for FaultyState {
         let program = self.program.clone();
         check_rows(step.rows, program.max_context, |seq| self.seqs.get(&seq).map(|s| s.len))?;
         let sizes = step.check_inputs(&program.segment)?;
+        let behind_a_few = step.rows.iter().any(|r| r.pos > 3);
+        assert!(!(behind_a_few && program.has(StateFault::Panics)), "planted");
         self.pending = step.rows.to_vec();
         if self.max_state_bytes > 0 {
             let limit_bytes = self.max_state_bytes;
@@ -258,8 +308,8 @@ impl ProgramState for FaultyState {
             }
         }
         let mut parts = Vec::new();
-        for rows in step.rows {
-            parts.push(self.walk(step, rows, sizes.s)?);
+        for rows in self.order(step) {
+            parts.push(self.walk(step, &rows, sizes.s)?);
         }
         (0..program.segment.outputs.len())
             .map(|i| {
@@ -276,6 +326,9 @@ impl ProgramState for FaultyState {
         for row in std::mem::take(&mut self.pending) {
             if let Some(seq) = self.seqs.get_mut(&row.seq) {
                 seq.len += row.n_rows;
+                if self.program.has(StateFault::StaleOnce) {
+                    seq.stuck = 0;
+                }
             }
         }
     }
@@ -304,6 +357,7 @@ impl ProgramState for FaultyState {
         if self.seqs.contains_key(&to) {
             return Err(to.taken());
         }
+        let asked = len;
         let (rows, len) = (self.rows_of(from)?, self.seqs.get(&from).map_or(0, |s| s.len.min(len)));
         let copy = || Arc::new(Mutex::new(rows.lock().unwrap_or_else(|e| e.into_inner()).clone()));
         let rows = if self.program.has(StateFault::ForkSharesRows) {
@@ -318,16 +372,23 @@ impl ProgramState for FaultyState {
             0
         };
         self.seqs.insert(to, Sequence { len, rows, stuck });
-        Ok(len)
+        Ok(if self.program.has(StateFault::ForkSaysLen) {
+            asked
+        } else {
+            len
+        })
     }
 
     fn truncate(&mut self, seq: SeqId, len: usize) -> usize {
-        let stale = self.program.has(StateFault::StaleRows);
+        let stale = self.program.has(StateFault::StaleRows) || self.program.has(StateFault::StaleOnce);
+        let ignored = self.program.has(StateFault::TruncateIgnored);
         let Some(seq) = self.seqs.get_mut(&seq) else { return 0 };
         if stale {
             seq.stuck = seq.stuck.max(seq.len);
         }
-        seq.len = seq.len.min(len);
+        if !ignored {
+            seq.len = seq.len.min(len);
+        }
         seq.len
     }
 
@@ -336,6 +397,14 @@ impl ProgramState for FaultyState {
     }
 
     fn state_bytes(&self) -> usize {
-        self.seqs.values().map(|s| s.len).sum()
+        if self.program.has(StateFault::CountsNoBytes) {
+            return 0;
+        }
+        let rows = |s: &Sequence| {
+            let kept = s.rows.lock().unwrap_or_else(|e| e.into_inner());
+            let rows = kept.iter().flatten().flat_map(|part| part.iter().take(s.len));
+            rows.map(Vec::len).sum::<usize>()
+        };
+        self.seqs.values().map(rows).sum()
     }
 }

@@ -56,7 +56,10 @@ fn every_mistake_in_states_and_memory_is_found_and_named() {
     let groups = ["state", "memory"];
     let all: Vec<Case> = cases()
         .into_iter()
-        .filter(|c| groups.contains(&c.group) || ["tied_head_f32", "views_f32"].contains(&c.name.as_str()))
+        .filter(|c| {
+            groups.contains(&c.group)
+                || ["tied_head_f32", "views_f32", "encoder_f32", "decoder_f32"].contains(&c.name.as_str())
+        })
         .collect();
     for state in StateFault::ALL {
         let backend: Arc<dyn Backend> = Arc::new(FaultyBackend {
@@ -277,4 +280,181 @@ fn exceptions_turn_red_when_they_pass() {
         report.to_string().contains("fails as declared: relu/f32_3x17 (known)"),
         "{report}"
     );
+    assert!(report.to_string().contains(" failed, 1 as declared, "), "{report}");
+}
+
+/// What one case says of a backend.
+fn said(case: &str, backend: FaultyBackend) -> (String, String) {
+    let backend: Arc<dyn Backend> = Arc::new(backend);
+    let found = cases().into_iter().find(|c| c.full_name() == case).unwrap();
+    match found.run(&backend) {
+        Outcome::Failed(failure) => (failure.what.clone(), failure.hint.unwrap_or_default()),
+        other => panic!("{case}: {other:?}"),
+    }
+}
+
+/// Integers cut to 32 bits.
+fn cut_ids(op: &Op, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
+    let cut = |t: &Tensor| match t.dtype() {
+        DType::I64 => like(
+            t,
+            &list(t)
+                .unwrap()
+                .iter()
+                .map(|&v| f64::from(v as i64 as i32))
+                .collect::<Vec<_>>(),
+        ),
+        _ => t.clone(),
+    };
+    right(op, &inputs.iter().map(cut).collect::<Vec<_>>())
+}
+
+/// Denormals of F16 taken for zero, in elements and in scales of blocks.
+fn flush_halves(op: &Op, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
+    let flush = |t: &Tensor| {
+        let block = match t.dtype() {
+            DType::F16 | DType::Q8_0 => t.dtype().block_bytes(),
+            _ => return t.clone(),
+        };
+        let mut bytes = t.bytes().unwrap().to_vec();
+        for half in bytes.chunks_mut(block) {
+            if half[1] & 0x7c == 0 {
+                half[..2].fill(0);
+            }
+        }
+        Tensor::from_bytes(t.dtype(), *t.shape(), &bytes).unwrap()
+    };
+    right(op, &inputs.iter().map(flush).collect::<Vec<_>>())
+}
+
+fn bias_needs_a_sum(op: &Op, inputs: &[Tensor]) -> Option<Vec<Tensor>> {
+    let nothing = *op == Op::MatMul && inputs[0].shape().last_dim() == 0;
+    right(op, if nothing { &inputs[..2] } else { inputs })
+}
+
+#[test]
+fn values_that_are_cut_or_lost_are_found() {
+    for (case, wrong) in [
+        ("token_embed/id_beyond_32_bits", cut_ids as Wrong),
+        ("token_embed/id_below_32_bits", cut_ids),
+        ("gather/id_beyond_32_bits", cut_ids),
+        ("rope/neox_positions_beyond_32_bits", cut_ids),
+        ("matmul/f32_3x5x0_bias", bias_needs_a_sum),
+        ("matmul/f16_denormal_weights", flush_halves),
+        ("matmul/f16_smallest_weights", flush_halves),
+        ("matmul/q8_0_denormal_scales", flush_halves),
+        ("token_embed/f16_denormal", flush_halves),
+        ("cast/f16_denormals_to_f32", flush_halves),
+    ] {
+        let fault = Some(Fault { says: "", wrong });
+        said(case, FaultyBackend { fault, state: None });
+    }
+}
+
+/// A step that breaks, or a length that is wrong, says what it is: there is nothing to guess.
+#[test]
+fn what_shows_in_no_output_is_found_and_not_guessed_about() {
+    for (case, state, says) in [
+        ("state/fork_of_forks", StateFault::Panics, "planted"),
+        ("state/fork_of_forks", StateFault::ForkSaysLen, "fork 1 to 4 at 99"),
+        (
+            "state/truncate_to_5",
+            StateFault::TruncateIgnored,
+            "reached length 100, not 5",
+        ),
+        ("state/cancel_anywhere", StateFault::NeverCancelled, "check_cancelled"),
+        (
+            "methods/state_bytes_count_rows",
+            StateFault::CountsNoBytes,
+            "`state_bytes` says 0",
+        ),
+    ] {
+        let state = Some(state);
+        let (what, hint) = said(case, FaultyBackend { fault: None, state });
+        assert!(what.contains(says) && hint.is_empty(), "{case}: {what}; {hint}");
+    }
+    // The oracle's program keeps no times.
+    let (what, _) = said("methods/profiles_name_instructions", FaultyBackend::default());
+    assert!(what.contains("no time came"), "{what}");
+}
+
+#[test]
+fn rows_of_later_sequences_are_told() {
+    let state = Some(StateFault::FirstRowIgnored);
+    for case in [
+        "state/several_sequences",
+        "state/fork_of_forks",
+        "segment/attention_f32",
+    ] {
+        let (what, hint) = said(case, FaultyBackend { fault: None, state });
+        assert!(
+            hint.starts_with("rows of sequence 2 of the step are wrong"),
+            "{case}: {what}; {hint}"
+        );
+    }
+}
+
+#[test]
+fn limits_are_no_shifts_and_no_zeros() {
+    fn each(op: &Op, inputs: &[Tensor], kind: Unary, change: fn(f64, f64) -> f64) -> Option<Vec<Tensor>> {
+        let y = right(op, inputs)?.into_iter().next()?;
+        let pairs = list(&inputs[0])?.into_iter().zip(list(&y)?);
+        (*op == Op::Unary(kind)).then(|| vec![like(&y, &pairs.map(|(x, y)| change(x, y)).collect::<Vec<_>>())])
+    }
+    let relu: Wrong = |op, inputs| each(op, inputs, Unary::Relu, |x, y| if x.is_nan() { 0.0 } else { y });
+    let silu: Wrong = |op, inputs| {
+        let nan = |x: f64, y| if x == f64::NEG_INFINITY { f64::NAN } else { y };
+        each(op, inputs, Unary::Silu, nan)
+    };
+    for (case, wrong, says) in [
+        ("relu/f32_limits", relu, "NaN is lost"),
+        ("silu/f32_limits", silu, "NaN or infinity where the answer is a number"),
+    ] {
+        let fault = Some(Fault { says: "", wrong });
+        let (what, hint) = said(case, FaultyBackend { fault, state: None });
+        assert!(hint.starts_with(says), "{case}: {what}; {hint}");
+    }
+}
+
+/// What compiled and what did not are told apart.
+#[test]
+fn interpreted_programs_are_told() {
+    struct Half(FaultyBackend);
+    impl Backend for Half {
+        fn name(&self) -> &str {
+            "half"
+        }
+        fn supports(&self, op: &Op) -> bool {
+            !matches!(op, Op::Mean { .. })
+        }
+        fn supports_node(&self, node: &crate::NodeView<'_>) -> bool {
+            self.supports(node.op)
+        }
+        fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+            self.0.execute(op, inputs)
+        }
+        fn compile(
+            &self,
+            segment: &crate::Segment,
+            options: &crate::CompileOptions<'_>,
+        ) -> Result<Option<Arc<dyn crate::Program>>, BackendError> {
+            match options.kv_dtypes {
+                [DType::F32, DType::F32] => self.0.compile(segment, options),
+                _ => Ok(None),
+            }
+        }
+    }
+    let report = of("r_f32", Half(FaultyBackend::default())).to_string();
+    assert!(report.contains("compile was not asked: `"), "{report}");
+    let report = of("state/cache_of", Half(FaultyBackend::default()));
+    let said = report.to_string();
+    assert!(
+        said.contains("passed, interpreted, compile returned None: state/cache_of_f16"),
+        "{said}"
+    );
+    assert!(
+        said.contains("programs of the cases that passed: 1 compiled, 1 interpreted"),
+        "{said}"
+    );
+    assert!(report.program_table().contains("| `state` | 1 | 1 |"), "{said}");
 }

@@ -57,6 +57,15 @@ fn rope(list: &mut List) {
             let inputs = vec![x(DType::F32, &[3, 2, 16]), ids(dtype, &[0, 1, 7]), freqs(8)];
             list.op(format!("{name}_positions_{dtype}"), op(1.0, None), inputs);
         }
+        // Of the first, the low 32 bits are 1: an angle of four, not of nothing. Slow pairs keep f32 exact enough.
+        let beyond = values(DType::I64, &[3], &[4_294_967_297.0, 0.0, 1.0]);
+        let slow = Input {
+            is_weight: true,
+            ..values(DType::F32, &[4], &[1e-9, 5e-10, -2e-10, 1e-10])
+        };
+        let inputs = vec![x(DType::F32, &[3, 2, 16]), beyond, slow];
+        let far = format!("{name}_positions_beyond_32_bits");
+        list.right_or_refused(far, op(1.0, None), inputs, "4294967297");
         let far = vec![x(DType::F32, &[3, 2, 16]), ids(DType::I32, &[4095, 17, 1000]), freqs(8)];
         list.op(format!("{name}_f32_far"), op(1.0, None), far);
         let zero = vec![x(DType::F32, &[2, 3, 8]), ids(DType::I32, &[0, 0]), freqs(4)];

@@ -31,6 +31,9 @@ pub(super) fn add(list: &mut List) {
         let inputs = vec![w(from, &[3, 2 * from.block_elems()])];
         list.op(format!("{from}_to_f32"), Op::Cast { to: DType::F32 }, inputs);
     }
+    // Denormals of F16 are normal numbers of F32.
+    let small = x(DType::F16, &[2, 33]).sized(5e-5);
+    list.op("f16_denormals_to_f32", Op::Cast { to: DType::F32 }, vec![small]);
     let halves = [0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49999997, 126.5, 127.5, -128.5];
     // Beside the middle between two 16-bit numbers, and on it.
     let middles = [

@@ -1,6 +1,6 @@
 //! Lookups: rows of tables of every dtype, ids of every width, ids that do not exist.
 
-use super::{ids, w, x};
+use super::{ids, values, w, x};
 use crate::conformance::case::List;
 use crate::{DType, Op};
 
@@ -10,6 +10,11 @@ pub(super) fn add(list: &mut List) {
         let width = 2 * dtype.block_elems().max(8);
         let inputs = vec![ids(i32, &[3, 0, 4, 4, 1]), w(dtype, &[5, width])];
         list.op_for(format!("{dtype}_5x{width}"), Op::TokenEmbed, inputs, dtype);
+    }
+    // Denormals of F16 are normal numbers of F32.
+    for dtype in [DType::F16, DType::Q8_0, DType::Q4_0] {
+        let inputs = vec![ids(i32, &[3, 0, 4]), w(dtype, &[5, 64]).sized(5e-5)];
+        list.op_for(format!("{dtype}_denormal"), Op::TokenEmbed, inputs, dtype);
     }
     for width in [1, 7, 33, 1000] {
         let inputs = vec![ids(i32, &[2, 6, 0]), w(DType::F32, &[7, width])];
@@ -47,6 +52,15 @@ fn refusals(list: &mut List) {
         list.refused(name, Op::TokenEmbed, inputs, says);
         let inputs = vec![x(DType::F32, &[5, 4]), ids(DType::I32, bad)];
         list.refused(name, Op::Gather { axis: 0 }, inputs, says);
+    }
+    // The low 32 bits of these are ids that exist.
+    for (name, bad, says) in [
+        ("id_beyond_32_bits", 4_294_967_297.0, &["4294967297"][..]),
+        ("id_below_32_bits", -4_294_967_295.0, &["-4294967295"]),
+    ] {
+        let far = || values(DType::I64, &[2], &[0.0, bad]);
+        list.refused(name, Op::TokenEmbed, vec![far(), w(DType::F32, &[5, 4])], says);
+        list.refused(name, Op::Gather { axis: 0 }, vec![x(DType::F32, &[5, 4]), far()], says);
     }
 }
 

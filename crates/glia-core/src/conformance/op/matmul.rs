@@ -1,12 +1,13 @@
 //! Matrix products: every dtype of weights, sizes around vector widths, batches, biases.
 
-use super::{FLOATS, size_name, values, w, x};
+use super::{FLOATS, Input, size_name, values, w, x};
 use crate::conformance::case::List;
 use crate::{DType, Op};
 
 pub(super) fn add(list: &mut List) {
     float_sizes(list);
     weight_dtypes(list);
+    f16_denormals(list);
     forms(list);
     extremes(list);
 }
@@ -41,6 +42,42 @@ fn float_sizes(list: &mut List) {
             let name = format!("{dtype}_rows_{}", size_name(&[m, n, k]));
             list.op(name, Op::MatMul, vec![x(dtype, &[m, k]), w(dtype, &[n, k])]);
         }
+    }
+}
+
+/// Numbers that F16 keeps as denormals, multiples of 2^-24, are normal ones in F32: they are not to be lost.
+fn f16_denormals(list: &mut List) {
+    let f32 = DType::F32;
+    let inputs = vec![x(f32, &[3, 64]), w(DType::F16, &[5, 64]).sized(5e-5)];
+    list.op_for("f16_denormal_weights", Op::MatMul, inputs, DType::F16);
+    let inputs = vec![x(DType::F16, &[3, 64]).sized(5e-5), w(DType::F16, &[5, 64])];
+    list.op("f16_denormal_rows", Op::MatMul, inputs);
+    let smallest = Input {
+        is_weight: true,
+        ..values(
+            DType::F16,
+            &[2, 32],
+            &[2f64.powi(-24), -(2f64.powi(-24)), 3.0 * 2f64.powi(-24)],
+        )
+    };
+    list.op_for(
+        "f16_smallest_weights",
+        Op::MatMul,
+        vec![x(f32, &[2, 32]), smallest],
+        DType::F16,
+    );
+    for dtype in [
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q5_0,
+        DType::Q5_1,
+        DType::Q8_0,
+        DType::IQ4_NL,
+        DType::Q6_K,
+    ] {
+        let k = 2 * dtype.block_elems();
+        let inputs = vec![x(f32, &[3, k]), w(dtype, &[5, k]).sized(5e-4)];
+        list.op_for(format!("{dtype}_denormal_scales"), Op::MatMul, inputs, dtype);
     }
 }
 
@@ -84,6 +121,9 @@ fn forms(list: &mut List) {
         let inputs = vec![x(f32, &[3, 20]), w(f32, &[9, 20]), w(bias, &[9]).sized(10.0)];
         list.op(format!("f32_bias_{bias}"), Op::MatMul, inputs);
     }
+    // A sum over nothing is the bias.
+    let inputs = vec![x(f32, &[3, 0]), w(f32, &[5, 0]), w(f32, &[5]).sized(10.0)];
+    list.op("f32_3x5x0_bias", Op::MatMul, inputs);
     list.op("f32_vector", Op::MatMul, vec![x(f32, &[40]), w(f32, &[6, 40])]);
     list.op(
         "f32_rank3_rows",

@@ -94,6 +94,8 @@ pub(super) struct OpCase {
     pub inputs: Vec<Input>,
     /// What the error must say, when the call must fail.
     pub fails: Option<&'static [&'static str]>,
+    /// What an error must say that does in the place of the answer.
+    pub may_refuse: Option<&'static str>,
 }
 
 impl List {
@@ -112,8 +114,21 @@ impl List {
             name,
             covers: Some((group, dtype)),
             speed_only: false,
-            body: Body::Op(OpCase { op, inputs, fails }),
+            body: Body::Op(OpCase {
+                op,
+                inputs,
+                fails,
+                may_refuse: None,
+            }),
         });
+    }
+
+    /// A case whose call may also fail, with an error that says this.
+    fn right_or_refused(&mut self, name: impl Into<String>, op: Op, inputs: Vec<Input>, says: &'static str) {
+        self.op(name, op, inputs);
+        if let Some(Body::Op(case)) = self.cases.last_mut().map(|c| &mut c.body) {
+            case.may_refuse = Some(says);
+        }
     }
 
     /// A case whose call must fail, with an error that says all of `says`.

@@ -1,12 +1,13 @@
-//! Runs a script on the backend and on the oracle, compares what came back, and names the mistake.
+//! Runs a script on the backend and on the oracle and compares what came back.
 
 use std::sync::Arc;
 
-use super::{Action, Built, Event, Rig, Setup, support};
-use crate::conformance::case::{Cx, Failure, Outcome, guarded};
-use crate::conformance::compare::{compare, explains};
-use crate::conformance::fault::{FaultyBackend, StateFault, all};
+use super::{Action, Built, Event, Rig, Setup, blame, support};
+use crate::conformance::case::{Cx, Failure, Outcome};
+use crate::conformance::compare::compare;
+use crate::conformance::fault::StateFault;
 use crate::conformance::limits::{Element, Limit};
+use crate::conformance::ran::Ran;
 use crate::reference::ReferenceBackend;
 use crate::{Backend, DType, Precision, Tensor};
 
@@ -21,7 +22,7 @@ pub(in crate::conformance) struct Check {
     /// Whether a segment counts without a node that computes.
     any_node: bool,
     /// What a failure looks like when no known mistake gives just its outputs.
-    symptom: Option<&'static str>,
+    pub(super) symptom: Option<&'static str>,
 }
 
 impl Check {
@@ -53,7 +54,7 @@ impl Check {
         self
     }
 
-    fn limit(&self) -> Limit {
+    pub(super) fn limit(&self) -> Limit {
         let (nmse, peak, why) = match (self.setup.precision, self.weights) {
             (Precision::Fast, dtype) if dtype.is_quantized() => (
                 5e-3,
@@ -76,8 +77,10 @@ impl Check {
 }
 
 /// What every action gave, up to the first that went wrong.
-struct Trace {
-    events: Vec<Event>,
+pub(super) struct Trace {
+    pub events: Vec<Event>,
+    /// Every action in words, at the lengths that sequences had then.
+    said: Vec<String>,
     broken: Option<String>,
     /// Which step's outputs were overwritten later.
     overwritten: Option<usize>,
@@ -85,9 +88,10 @@ struct Trace {
 
 fn trace(rig: &mut Rig, script: &[Action]) -> Trace {
     let (mut events, mut kept): (Vec<Event>, Vec<Vec<Vec<u8>>>) = (Vec::new(), Vec::new());
-    let mut broken = None;
+    let (mut broken, mut said) = (None, Vec::new());
     let bytes = |t: &Tensor| t.bytes().map(<[u8]>::to_vec).unwrap_or_default();
-    for (i, action) in script.iter().enumerate() {
+    for action in script {
+        said.push(rig.in_words(action));
         match rig.act(action) {
             Ok(event) => {
                 kept.push(match &event {
@@ -97,7 +101,7 @@ fn trace(rig: &mut Rig, script: &[Action]) -> Trace {
                 events.push(event);
             }
             Err(what) => {
-                broken = Some(format!("action {i}, {action:?}: {what}"));
+                broken = Some(what);
                 break;
             }
         }
@@ -109,6 +113,7 @@ fn trace(rig: &mut Rig, script: &[Action]) -> Trace {
     let overwritten = events.iter().zip(&kept).position(changed);
     Trace {
         events,
+        said,
         broken,
         overwritten,
     }
@@ -129,36 +134,80 @@ pub(in crate::conformance) fn check(cx: &Cx, check: &Check) -> Outcome {
         Ok(rig) => rig,
         Err(e) => return Outcome::Failed(Failure::new(&check.what, "compile and open", e.to_string())),
     };
+    // Interpreting on purpose says nothing of `compile`.
+    if !check.setup.interpret {
+        cx.programs.note(&rig.ran);
+    }
+    let how = match rig.ran {
+        Ran::Compiled => "compiled",
+        _ => "interpreted",
+    };
     let path = format!(
-        "a program {}, {:?}, caches of {}",
-        rig.how, check.setup.precision, check.setup.kv
+        "a program {how}, {:?}, caches of {}",
+        check.setup.precision, check.setup.kv
     );
     let got = trace(&mut rig, &check.script);
     match difference(check, &got, &want) {
         None => Outcome::Passed,
-        Some((what, hint)) => {
-            let hint = hint
-                .or_else(|| guarded(|| Ok(name_mistake(check, &got, &want))).ok().flatten())
-                .or_else(|| check.symptom.map(str::to_owned))
-                .or_else(|| when_it_begins(check, &got, &want));
+        Some(Difference { what, hint, in_values }) => {
+            let hint = hint.or_else(|| in_values.then(|| blame::hint(check, &got, &want)).flatten());
             Outcome::Failed(Failure::new(&check.what, path, what).hint(hint))
         }
     }
 }
 
-/// What differs, and the hint that follows from the kind of difference.
-fn difference(check: &Check, got: &Trace, want: &Trace) -> Option<(String, Option<String>)> {
+/// How a run differs from the oracle's.
+struct Difference {
+    what: String,
+    /// What follows from the kind of difference.
+    hint: Option<String>,
+    /// Whether an output has other values. Nothing else is guessed about.
+    in_values: bool,
+}
+
+impl Difference {
+    fn of(what: String) -> Difference {
+        Difference {
+            what,
+            hint: None,
+            in_values: false,
+        }
+    }
+}
+
+/// Most actions that a failure lists.
+const LISTED: usize = 6;
+
+/// An action by its place and in words, with those before it.
+fn place(trace: &Trace, i: usize) -> String {
+    let words = |i: usize| trace.said.get(i).map_or("", String::as_str);
+    let from = i.saturating_sub(LISTED);
+    let mut before: Vec<&str> = (from..i).map(words).collect();
+    if from > 0 {
+        before.insert(0, "..");
+    }
+    match before[..] {
+        [] => format!("action {i}, {}", words(i)),
+        _ => format!("action {i}, {} (after {})", words(i), before.join("; ")),
+    }
+}
+
+fn difference(check: &Check, got: &Trace, want: &Trace) -> Option<Difference> {
     if let Some(what) = &want.broken {
-        return Some((format!("the oracle itself: {what}"), None));
+        let at = place(want, want.events.len());
+        return Some(Difference::of(format!("the oracle itself: {at}: {what}")));
     }
     if let Some(i) = got.overwritten {
-        let what = format!("outputs of action {i} changed after they were returned");
+        let what = format!("outputs of {} changed after they were returned", place(got, i));
         let hint = "a step must not return memory that the next step overwrites";
-        return Some((what, Some(hint.to_owned())));
+        return Some(Difference {
+            hint: Some(hint.to_owned()),
+            ..Difference::of(what)
+        });
     }
     let limit = check.limit();
     for (i, (a, b)) in got.events.iter().zip(&want.events).enumerate() {
-        let of = || format!("action {i}, {:?}", check.script[i]);
+        let at = || place(got, i);
         match (a, b) {
             (Event::Outputs(a), Event::Outputs(b)) if a.len() == b.len() => {
                 for (n, (a, b)) in a.iter().zip(b).enumerate() {
@@ -166,84 +215,28 @@ fn difference(check: &Check, got: &Trace, want: &Trace) -> Option<(String, Optio
                     let limit = if b.dtype().is_float() { limit } else { Limit::EXACT };
                     if let Err(mismatch) = compare(a, b, &limit) {
                         let name = &check.built.segment.value(check.built.segment.outputs[n]).name;
-                        let what = format!("{}: output `{name}`: {} ({})", of(), mismatch.what, limit.why);
+                        let what = format!("{}: output `{name}`: {} ({})", at(), mismatch.what, limit.why);
                         let end = name
                             .starts_with("guard")
                             .then(|| StateFault::WritesPastEnd.says().to_owned());
-                        return Some((what, end));
+                        return Some(Difference {
+                            what,
+                            hint: end,
+                            in_values: (a.dtype(), a.shape()) == (b.dtype(), b.shape()),
+                        });
                     }
                 }
             }
             (Event::Length(a), Event::Length(b)) if a != b => {
-                return Some((format!("{}: reached length {a}, not {b}", of()), None));
+                return Some(Difference::of(format!("{}: reached length {a}, not {b}", at())));
             }
             (Event::Outputs(a), Event::Outputs(b)) => {
-                return Some((format!("{}: {} outputs instead of {}", of(), a.len(), b.len()), None));
+                let what = format!("{}: {} outputs instead of {}", at(), a.len(), b.len());
+                return Some(Difference::of(what));
             }
             _ => {}
         }
     }
-    got.broken.as_ref().map(|what| (what.clone(), None))
-}
-
-/// What follows from the step that is the first to be wrong.
-fn when_it_begins(check: &Check, got: &Trace, want: &Trace) -> Option<String> {
-    let limit = check.limit();
-    let right = |i: usize| match (got.events.get(i), want.events.get(i)) {
-        (Some(Event::Outputs(a)), Some(Event::Outputs(b))) => {
-            Some(a.len() == b.len() && a.iter().zip(b).all(|(a, b)| compare(a, b, &limit).is_ok()))
-        }
-        _ => None,
-    };
-    let is_step = |i: &usize| matches!(check.script[*i], Action::Step(..));
-    let first = (0..got.events.len())
-        .filter(is_step)
-        .find(|&i| right(i) == Some(false))?;
-    let Action::Step(seqs, _) = &check.script[first] else {
-        return None;
-    };
-    let before = (0..first).filter(is_step).count();
-    if check.built.segment.states.is_empty() || before == 0 {
-        return None;
-    }
-    Some(match seqs.len() {
-        1 => "the first step is right and a later one is not: a stale or lost KV row, or positions that forget the past",
-        _ => "steps of one sequence are right: sequences of one step seem to read each other's rows",
-    }
-    .to_owned())
-}
-
-/// The known mistake that gives just these outputs.
-fn name_mistake(check: &Check, got: &Trace, want: &Trace) -> Option<String> {
-    let states = StateFault::ALL.map(|f| (None, Some(f), f.says()));
-    let ops = all().into_iter().map(|f| (Some(f), None, f.says));
-    for (fault, state, says) in states.into_iter().chain(ops) {
-        let faulty: Arc<dyn Backend> = Arc::new(FaultyBackend { fault, state });
-        let Ok(mut rig) = Rig::new(&faulty, &check.built, check.setup) else {
-            continue;
-        };
-        if fits(check, got, want, &mut rig) {
-            return Some(says.to_owned());
-        }
-    }
-    None
-}
-
-/// Whether a rig with a mistake explains every output that is wrong; runs it no further than it does.
-fn fits(check: &Check, got: &Trace, want: &Trace, rig: &mut Rig) -> bool {
-    let (limit, mut any) = (check.limit(), false);
-    for ((action, got), want) in check.script.iter().zip(&got.events).zip(&want.events) {
-        let wrong = rig.act(action);
-        let (Event::Outputs(a), Event::Outputs(b)) = (got, want) else {
-            continue;
-        };
-        let Ok(Event::Outputs(c)) = wrong else { return false };
-        for ((a, b), c) in a.iter().zip(b).zip(&c) {
-            match explains(a, b, c, &limit) {
-                Some(here) => any |= here,
-                None => return false,
-            }
-        }
-    }
-    any
+    let broken = got.broken.as_ref()?;
+    Some(Difference::of(format!("{}: {broken}", place(got, got.events.len()))))
 }

@@ -1,5 +1,6 @@
 //! Whole small segments, run through what the backend compiles or through the interpreter, against the oracle.
 
+mod blame;
 mod blocks;
 mod builder;
 mod compare;

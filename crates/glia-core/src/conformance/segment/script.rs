@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{Built, MixedBackend};
 use crate::conformance::case::guarded;
 use crate::conformance::data::{Random, plain};
+use crate::conformance::ran::Ran;
 use crate::{
     Backend, BackendError, CancelToken, CompileOptions, DType, InputRole, InterpretedProgram, NodeView, Precision,
     ProfileSink, Program, ProgramState, SeqId, SeqRows, StateOptions, Step, Tensor, ValueKind,
@@ -92,13 +93,18 @@ pub(in crate::conformance) struct Rig {
     pub program: Arc<dyn Program>,
     pub state: Box<dyn ProgramState>,
     lens: BTreeMap<u64, usize>,
-    /// `compiled` or `interpreted`.
-    pub how: &'static str,
+    pub ran: Ran,
 }
 
 /// Whether the backend runs every node itself; else whether it runs any that the interpreter does not.
 pub(in crate::conformance) fn support(backend: &dyn Backend, built: &Built) -> (bool, bool) {
-    let (mut all, mut any) = (true, false);
+    let (lacking, any) = lacking(backend, built);
+    (lacking.is_none(), any)
+}
+
+/// The first node that the backend does not run, and whether it runs any that the interpreter does not.
+fn lacking(backend: &dyn Backend, built: &Built) -> (Option<String>, bool) {
+    let (mut lacking, mut any) = (None, false);
     for instr in &built.segment.instrs {
         let (inputs, outputs) = (built.segment.types(&instr.inputs), built.segment.types(&instr.outputs));
         let constant = |id: &crate::ValueId| {
@@ -109,10 +115,12 @@ pub(in crate::conformance) fn support(backend: &dyn Backend, built: &Built) -> (
         };
         let consts: Vec<bool> = instr.inputs.iter().map(constant).collect();
         let yes = backend.supports_node(&NodeView::new(&instr.node, &instr.op, &inputs, &outputs, &consts));
-        all &= yes;
+        if !yes {
+            lacking.get_or_insert_with(|| format!("`{}` ({})", instr.node, instr.op.kind()));
+        }
         any |= yes && !instr.op.is_view() && !instr.op.is_stateful();
     }
-    (all, any)
+    (lacking, any)
 }
 
 impl Rig {
@@ -122,25 +130,20 @@ impl Rig {
         let mut options = CompileOptions::new(&*built.weights, setup.precision);
         options.max_context = setup.max_context;
         options.kv_dtypes = [setup.kv; 2];
-        let (all, _) = support(&**backend, built);
-        let compiled = if all && !setup.interpret {
+        let (lacking, _) = lacking(&**backend, built);
+        let compiled = if lacking.is_none() && !setup.interpret {
             guarded(|| backend.compile(&built.segment, &options))?
         } else {
             None
         };
-        let (program, how) = match compiled {
-            Some(program) => (program, "compiled"),
-            None => {
-                let runs: Arc<dyn Backend> = if all {
-                    backend.clone()
-                } else {
-                    Arc::new(MixedBackend(backend.clone()))
-                };
-                (
-                    InterpretedProgram::new(runs, built.segment.clone(), &options)?,
-                    "interpreted",
-                )
-            }
+        let interpreted = |runs| InterpretedProgram::new(runs, built.segment.clone(), &options);
+        let (program, ran): (Arc<dyn Program>, Ran) = match (compiled, lacking) {
+            (Some(program), _) => (program, Ran::Compiled),
+            (None, None) => (interpreted(backend.clone())?, Ran::Declined),
+            (None, Some(node)) => (
+                interpreted(Arc::new(MixedBackend(backend.clone())))?,
+                Ran::NotAsked(node),
+            ),
         };
         let state_options = StateOptions {
             max_state_bytes: setup.max_state_bytes,
@@ -152,7 +155,7 @@ impl Rig {
             program,
             state,
             lens: BTreeMap::new(),
-            how,
+            ran,
         })
     }
 
@@ -252,6 +255,40 @@ impl Rig {
         }
     }
 
+    /// What an action does, at the lengths that sequences have now.
+    pub fn in_words(&self, action: &Action) -> String {
+        let rows = |seqs: &[(u64, Range<i32>)]| {
+            let of = |(seq, tokens): &(u64, Range<i32>)| {
+                let pos = self.lens.get(seq).copied().unwrap_or(0);
+                format!(
+                    "sequence {seq} at position {pos}, tokens {}..{}",
+                    tokens.start, tokens.end
+                )
+            };
+            seqs.iter().map(of).collect::<Vec<_>>().join(" and ")
+        };
+        match action {
+            Action::Create(seq) => format!("create {seq}"),
+            Action::Step(seqs, Wanted::All) => format!("a step of {}", rows(seqs)),
+            Action::Step(seqs, wanted) => format!("a step of {}, wanted rows {wanted:?}", rows(seqs)),
+            Action::CancelEverywhere(seqs) => format!("a step cancelled at every check, of {}", rows(seqs)),
+            Action::RolledBack(seqs) => format!("a step that is rolled back, of {}", rows(seqs)),
+            Action::Refused(Bad::Rows(bad), _) => format!("a step that must be refused, of {bad:?}"),
+            Action::Refused(Bad::Tokens(seq, tokens), _) => {
+                format!("a step that must be refused, of {}", rows(&[(*seq, tokens.clone())]))
+            }
+            Action::Refused(Bad::Inputs(seq, tokens), _) => {
+                format!("a step with a row too few, of {}", rows(&[(*seq, tokens.clone())]))
+            }
+            Action::Truncate(seq, len) => format!("truncate {seq} to {len}"),
+            Action::Fork(from, to, len) => format!("fork {from} to {to} at {len}"),
+            Action::RefusedFork(from, to) => format!("fork {from} to {to}, which must be refused"),
+            Action::RefusedCreate(seq) => format!("create {seq}, which must be refused"),
+            Action::Free(seq) => format!("free {seq}"),
+            Action::Empty => "look at the bytes of states".to_owned(),
+        }
+    }
+
     fn commit(&mut self, seqs: &[(u64, Range<i32>)]) {
         self.state.commit();
         for (seq, tokens) in seqs {
@@ -284,6 +321,12 @@ impl Rig {
                 for n in 0.. {
                     let token = CancelToken::after_checks(n);
                     match self.run(seqs, &Wanted::All, (Some(&token), None)) {
+                        Ok(_) if n == 0 => {
+                            self.state.rollback();
+                            return Err("a step ran through although it was cancelled before it began: ask \
+                                 `step.check_cancelled()` before the work and between its pieces"
+                                .to_owned());
+                        }
                         Ok(outputs) => {
                             self.commit(seqs);
                             let needed = self.state.state_bytes();
