@@ -100,7 +100,7 @@ impl Case {
             name: self.full_name(),
         };
         let prepared = case.prepare(&cx.name).ok().filter(|p| p.is_timed(&cx))?;
-        prepared.time(&cx).ok()
+        prepared.time(&cx, self.speed_only).ok()
     }
 
     pub fn run(&self, backend: &Arc<dyn Backend>) -> Outcome {
