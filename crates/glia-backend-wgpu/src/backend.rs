@@ -56,6 +56,22 @@ impl WgpuBackend {
         self.held().lose();
     }
 
+    /// A device that is told other capabilities than its own, for tests that run nothing on it.
+    #[cfg(test)]
+    pub(crate) fn altered(
+        options: WgpuOptions,
+        change: impl FnOnce(&mut crate::gpu::Caps),
+    ) -> Result<WgpuBackend, BackendError> {
+        let mut gpu = Gpu::open(&options)?;
+        if let Some(gpu) = Arc::get_mut(&mut gpu) {
+            change(&mut gpu.caps);
+        }
+        Ok(WgpuBackend {
+            options,
+            gpu: Mutex::new(gpu),
+        })
+    }
+
     /// The device, for tests of the crate.
     #[cfg(test)]
     pub(crate) fn gpu(&self) -> Arc<Gpu> {

@@ -23,4 +23,4 @@ mod shader;
 mod weights;
 
 pub use backend::WgpuBackend;
-pub use gpu::{AdapterChoice, AdapterEntry, Counters, Kernels, WgpuOptions, adapters};
+pub use gpu::{AdapterChoice, AdapterEntry, ByteDots, Counters, Kernels, WgpuOptions, adapters};

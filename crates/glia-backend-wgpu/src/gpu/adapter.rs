@@ -5,7 +5,7 @@ use std::fmt;
 use glia_core::BackendError;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor};
 
-use super::AdapterChoice;
+use super::{AdapterChoice, caps::Caps};
 
 /// An adapter of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct AdapterEntry {
     pub max_binding_bytes: u64,
     /// Whether kernels may use subgroup operations.
     pub subgroups: bool,
+    /// Whether kernels may multiply by cooperative matrices, where a device is not held to the baseline.
+    pub cooperative_matrices: bool,
 }
 
 impl fmt::Display for AdapterEntry {
@@ -83,6 +85,7 @@ pub(super) fn entry(adapter: &Adapter) -> AdapterEntry {
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         max_binding_bytes: limits.max_storage_buffer_binding_size,
         subgroups: adapter.features().contains(wgpu::Features::SUBGROUP),
+        cooperative_matrices: Caps::of_adapter(adapter).has_coop(),
         name: info.name,
     }
 }

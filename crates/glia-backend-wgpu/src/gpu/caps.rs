@@ -1,6 +1,6 @@
 //! What the kernels may use on a device: features and limits, negotiated with the adapter or masked to the baseline.
 
-use wgpu::{Features, Limits};
+use wgpu::{Adapter, AdapterInfo, CooperativeMatrixProperties, CooperativeScalarType, Features, Limits};
 
 /// What kernels and programs need to know of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,12 @@ pub(crate) struct Caps {
     pub timestamps: bool,
     /// Compiled pipelines can be kept.
     pub pipeline_cache: bool,
+    /// Cooperative matrices of F32: their rows, columns and depth.
+    pub coop_f32: Option<u32>,
+    /// Cooperative matrices of F16 that are summed in F32.
+    pub coop_f16: Option<u32>,
+    /// Threads of a subgroup, where all have as many.
+    pub subgroup_size: Option<u32>,
     /// Largest storage binding in bytes, a multiple of 256.
     pub max_binding_bytes: u64,
     /// Largest buffer in bytes.
@@ -36,13 +42,30 @@ pub(crate) const PARAM_BYTES: u32 = 128;
 /// Steps of loops that a thread may make on a software device, with room for what the compiler adds.
 pub(crate) const MAX_STEPS: usize = 30_000;
 
+/// Cooperative matrices need this many threads in a subgroup at least, so that four have enough for a tile.
+const COOP_SUBGROUPS: std::ops::RangeInclusive<u32> = 8..=64;
+
 /// The features to ask for, of those that the adapter has.
 pub(super) fn features(adapter: Features, baseline: bool) -> Features {
     if baseline {
         return Features::empty();
     }
-    let wanted = Features::SUBGROUP | Features::IMMEDIATES | Features::TIMESTAMP_QUERY | Features::PIPELINE_CACHE;
+    let wanted = Features::SUBGROUP
+        | Features::IMMEDIATES
+        | Features::TIMESTAMP_QUERY
+        | Features::PIPELINE_CACHE
+        | Features::SHADER_F16
+        | Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
     adapter & wanted
+}
+
+/// The side of the largest square cooperative matrix of these elements that is summed in F32.
+fn coop_side(all: &[CooperativeMatrixProperties], elements: CooperativeScalarType) -> Option<u32> {
+    let sides = all.iter().filter_map(|c| {
+        let square = c.m_size == c.n_size && c.n_size == c.k_size;
+        (square && c.ab_type == elements && c.cr_type == CooperativeScalarType::F32).then_some(c.m_size)
+    });
+    sides.max()
 }
 
 /// The limits to ask for: the adapter's own, or those that WebGPU guarantees.
@@ -58,11 +81,39 @@ pub(super) fn limits(adapter: &Limits, features: Features, baseline: bool) -> Li
 }
 
 impl Caps {
-    /// `min_subgroup` is the number of threads in the smallest subgroup of the adapter.
-    pub(super) fn new(features: Features, limits: &Limits, software: bool, min_subgroup: u32) -> Caps {
+    /// What kernels may use where nothing is masked.
+    pub(super) fn of_adapter(adapter: &Adapter) -> Caps {
+        let features = features(adapter.features(), false);
+        let limits = limits(&adapter.limits(), features, false);
+        let coop = adapter.cooperative_matrix_properties();
+        Caps::new(features, &limits, false, &adapter.get_info(), &coop)
+    }
+
+    /// Whether there are cooperative matrices of some elements.
+    pub(super) fn has_coop(&self) -> bool {
+        self.coop_f32.is_some() || self.coop_f16.is_some()
+    }
+
+    /// `coop` are the cooperative matrices of the adapter.
+    pub(super) fn new(
+        features: Features,
+        limits: &Limits,
+        software: bool,
+        info: &AdapterInfo,
+        coop: &[CooperativeMatrixProperties],
+    ) -> Caps {
+        let min_subgroup = info.subgroup_min_size;
         // Kernels have room for the sums of sixteen subgroups in a workgroup of 64.
         let subgroups = features.contains(Features::SUBGROUP) && min_subgroup >= 4;
+        let subgroup_size = (subgroups && min_subgroup == info.subgroup_max_size).then_some(min_subgroup);
+        let has_coop = features.contains(Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
+            && subgroup_size.is_some_and(|n| COOP_SUBGROUPS.contains(&n));
+        let coop = if has_coop { coop } else { &[] };
+        let f16 = features.contains(Features::SHADER_F16);
         Caps {
+            coop_f32: coop_side(coop, CooperativeScalarType::F32),
+            coop_f16: coop_side(coop, CooperativeScalarType::F16).filter(|_| f16),
+            subgroup_size,
             subgroups,
             subgroup8: subgroups && min_subgroup >= 8,
             immediates: features.contains(Features::IMMEDIATES) && limits.max_immediate_size >= PARAM_BYTES,

@@ -13,7 +13,7 @@ use super::adapter::{self, AdapterEntry};
 use super::buffers::Pool;
 use super::caps::{self, Caps};
 use super::counters::Counting;
-use super::{Kernels, WgpuOptions, unlocked};
+use super::{ByteDots, Kernels, WgpuOptions, unlocked};
 use crate::shader::{KernelKey, Pipeline};
 
 /// Name of the backend.
@@ -35,6 +35,7 @@ pub(crate) struct Gpu {
     pub pool: Pool,
     pub max_submit_ops: u64,
     pub max_memory_bytes: u64,
+    pub byte_dots: ByteDots,
     pipelines: Mutex<HashMap<KernelKey, Arc<Pipeline>>>,
     /// What stands for every kernel where tests only ask which there are.
     #[cfg(test)]
@@ -67,7 +68,11 @@ impl Gpu {
             label: Some("glia"),
             required_features: features,
             required_limits: limits.clone(),
-            experimental_features: wgpu::ExperimentalFeatures::disabled(),
+            experimental_features: if features.intersects(wgpu::Features::all_experimental_mask()) {
+                unlocked::experimental()
+            } else {
+                wgpu::ExperimentalFeatures::disabled()
+            },
             memory_hints: wgpu::MemoryHints::MemoryUsage,
             trace: wgpu::Trace::Off,
         };
@@ -86,7 +91,8 @@ impl Gpu {
         }));
         let info = adapter.get_info();
         let software = info.device_type == wgpu::DeviceType::Cpu && options.kernels == Kernels::Auto;
-        let mut caps = Caps::new(features, &limits, software, info.subgroup_min_size);
+        let coop = adapter.cooperative_matrix_properties();
+        let mut caps = Caps::new(features, &limits, software, &info, &coop);
         if options.max_binding_bytes > 0 {
             caps.max_binding_bytes = caps.max_binding_bytes.min(options.max_binding_bytes & !255).max(256);
         }
@@ -102,6 +108,7 @@ impl Gpu {
             entry: adapter::entry(&adapter),
             max_submit_ops: submit_ops,
             max_memory_bytes: options.max_memory_bytes,
+            byte_dots: options.byte_dots,
             device,
             queue,
             caps,

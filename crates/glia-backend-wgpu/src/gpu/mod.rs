@@ -14,4 +14,4 @@ pub(crate) use buffers::{Pooled, Use};
 pub(crate) use caps::{Caps, MAX_STEPS};
 pub use counters::Counters;
 pub(crate) use device::{Gpu, NAME, other};
-pub use options::{AdapterChoice, Kernels, WgpuOptions};
+pub use options::{AdapterChoice, ByteDots, Kernels, WgpuOptions};

@@ -26,6 +26,19 @@ pub enum Kernels {
     Together,
 }
 
+/// When products of few rows are computed in signed bytes; never where results are to be exact.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ByteDots {
+    /// Where a table that is part of the crate says that it is faster on the adapter.
+    #[default]
+    Measured,
+    /// Wherever there is a kernel for it; for tests and measurements.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
 /// How to open a device and how much of it to use.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
@@ -46,6 +59,8 @@ pub struct WgpuOptions {
     pub pipeline_cache: Option<PathBuf>,
     /// Which form of the kernels to run; for tests and measurements.
     pub kernels: Kernels,
+    /// When products of few rows are computed in signed bytes.
+    pub byte_dots: ByteDots,
 }
 
 impl WgpuOptions {
@@ -90,6 +105,14 @@ impl WgpuOptions {
         self.pipeline_cache = Some(folder);
         self
     }
+
+    /// Sets [`byte_dots`](WgpuOptions::byte_dots).
+    #[must_use]
+    pub fn with_byte_dots(mut self, byte_dots: ByteDots) -> WgpuOptions {
+        self.byte_dots = byte_dots;
+        self
+    }
+
     /// Sets [`kernels`](WgpuOptions::kernels).
     #[must_use]
     pub fn with_kernels(mut self, kernels: Kernels) -> WgpuOptions {

@@ -45,10 +45,8 @@ pub(super) fn embed(cx: &mut Lower<'_>, instr: &Instr) -> Result<(), BackendErro
     let ty = cx.ty(instr.outputs[0]).clone();
     for part in matrix.parts.clone() {
         let (format, ty) = (matrix.format, ty.clone());
-        let key = format.define(KernelKey::new(
-            Source::Embed,
-            &[Access::Read, Access::Read, Access::Write],
-        ));
+        let access = [Access::Read, Access::Read, Access::Write];
+        let key = format.define(KernelKey::new(Source::Embed, &access).flag("VEC4", false));
         let binds = [Bind::from(part.buf), ids.into(), y.into()];
         cx.push(key, &binds, move |info| {
             let n = info.shape(&ty)[0];

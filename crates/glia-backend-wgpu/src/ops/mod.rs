@@ -45,6 +45,7 @@ pub(crate) fn lower(cx: &mut Lower<'_>, item: &Item) -> Result<(), BackendError>
                 _ => one(cx, instr).and_then(|()| one(cx, add)),
             }
         }
+        Item::Gate { gate, up, gated } => matmul::gated(cx, [&instrs[*gate], &instrs[*up]], &instrs[*gated]),
         Item::Heads(item) => match heads::Heads::of(cx.segment, item) {
             Some(heads) => heads::lower(cx, &heads),
             None => Ok(()),

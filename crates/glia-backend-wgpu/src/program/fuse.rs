@@ -12,6 +12,8 @@ pub(crate) enum Item {
     Products(Vec<usize>),
     /// A product, or a norm, whose result is added to a value of its shape.
     Added { instr: usize, add: usize },
+    /// Two products of one value, of which one gates the other.
+    Gate { gate: usize, up: usize, gated: usize },
     /// Norms and rotations of queries and keys, and the append to the cache.
     Heads(HeadsItem),
 }
@@ -42,6 +44,7 @@ impl Item {
             Item::One(i) => vec![*i],
             Item::Products(all) => all.clone(),
             Item::Added { instr, add } => vec![*instr, *add],
+            Item::Gate { gate, up, gated } => vec![*gate.min(up), *gate.max(up), *gated],
             Item::Heads(heads) => {
                 let mut all: Vec<usize> = heads.members().collect();
                 all.sort_unstable();
@@ -56,6 +59,7 @@ impl Item {
             Item::One(i) => *i,
             Item::Products(all) => all.last().copied().unwrap_or(0),
             Item::Added { add, .. } => *add,
+            Item::Gate { gated, .. } => *gated,
             Item::Heads(heads) => heads.cache,
         }
     }
@@ -75,6 +79,9 @@ pub(super) fn items(segment: &Segment, takes_heads: &dyn Fn(&HeadsItem) -> bool)
                 taken[member] = true;
             }
             placed[i] = Some(Item::Heads(heads));
+        } else if let Some((gate, up)) = gate(segment, &uses, i) {
+            [gate, up, i].iter().for_each(|&member| taken[member] = true);
+            placed[i] = Some(Item::Gate { gate, up, gated: i });
         }
     }
     for i in 0..n {
@@ -161,21 +168,35 @@ fn is_product(segment: &Segment, instr: &Instr) -> bool {
         && instr.inputs.get(2).is_none_or(|&bias| is_weight(segment, bias))
 }
 
+/// Whether two products of one value could be those of one matrix, their weights below each other.
+fn alike(segment: &Segment, a: &Instr, b: &Instr) -> bool {
+    let ty = |id: ValueId| &segment.value(id).ty;
+    is_product(segment, a)
+        && is_product(segment, b)
+        && a.inputs[0] == b.inputs[0]
+        && a.inputs.len() == b.inputs.len()
+        && ty(a.inputs[1]).dtype == ty(b.inputs[1]).dtype
+        && ty(a.inputs[1]).dims[1] == ty(b.inputs[1]).dims[1]
+}
+
+/// The two products, of the gate and of what it gates, that only the instruction `i` reads.
+fn gate(segment: &Segment, uses: &Uses, i: usize) -> Option<(usize, usize)> {
+    let instr = &segment.instrs[i];
+    let ([g, u], Op::Gated(_)) = (&instr.inputs[..], &instr.op) else {
+        return None;
+    };
+    let made = |id: &ValueId| {
+        let at = uses.made_by[id.index()]?;
+        (uses.only_reader(&segment.instrs[at]) == Some(i)).then_some(at)
+    };
+    let (g, u) = (made(g)?, made(u)?);
+    (g != u && alike(segment, &segment.instrs[g], &segment.instrs[u])).then_some((g, u))
+}
+
 /// The product `i` and up to two later ones that could share its kernel.
 fn products(segment: &Segment, i: usize) -> Vec<usize> {
     let first = &segment.instrs[i];
-    if !is_product(segment, first) {
-        return vec![i];
-    }
-    let ty = |id: ValueId| &segment.value(id).ty;
-    let alike = |other: &Instr| {
-        is_product(segment, other)
-            && other.inputs[0] == first.inputs[0]
-            && other.inputs.len() == first.inputs.len()
-            && ty(other.inputs[1]).dtype == ty(first.inputs[1]).dtype
-            && ty(other.inputs[1]).dims[1] == ty(first.inputs[1]).dims[1]
-    };
-    let later = (i + 1..segment.instrs.len()).filter(|&j| alike(&segment.instrs[j]));
+    let later = (i + 1..segment.instrs.len()).filter(|&j| alike(segment, first, &segment.instrs[j]));
     std::iter::once(i).chain(later.take(2)).collect()
 }
 

@@ -117,6 +117,8 @@ impl File<'_> {
                     let (wanted, name) = name.strip_prefix('!').map_or((true, name), |n| (false, n));
                     match get(name) {
                         Some(Def::Flag(flag)) => open.push(flag == wanted),
+                        // Where nothing is taken, nothing is asked.
+                        _ if !taken => open.push(false),
                         _ => return Err(fault(format!("`{name}` is no flag"))),
                     }
                 }
@@ -199,6 +201,13 @@ mod tests {
         let defs = |f| [("N", Def::Int(7)), ("T", Def::Text("f32")), ("F", Def::Flag(f))];
         assert_eq!(run(text, &defs(true)).unwrap(), "a 7u f32\nyes\npart 7u\n");
         assert_eq!(run(text, &defs(false)).unwrap(), "a 7u f32\nno\nnot\n");
+    }
+
+    #[test]
+    fn what_is_not_taken_needs_no_definitions() {
+        let text = "#if F\n#if UNKNOWN\na\n#else\nb\n#endif\n#endif\nc";
+        assert_eq!(run(text, &[("F", Def::Flag(false))]).unwrap(), "c\n");
+        assert!(run(text, &[("F", Def::Flag(true))]).is_err());
     }
 
     #[test]

@@ -12,10 +12,11 @@ use naga::valid::{Capabilities, ShaderStages, SubgroupOperationSet, ValidationFl
 
 use super::{Access, Def, KernelKey, Source};
 use crate::backend::{Inputs, segment_of};
-use crate::{Kernels, WgpuBackend, WgpuOptions};
+use crate::gpu::Caps;
+use crate::{ByteDots, Kernels, WgpuBackend, WgpuOptions};
 
 /// Compiles what it is given and computes nothing, so that every case is given up once its kernels are known.
-struct Asked(Arc<WgpuBackend>);
+struct Asked(Arc<WgpuBackend>, Precision);
 
 impl Backend for Asked {
     fn name(&self) -> &str {
@@ -35,7 +36,7 @@ impl Backend for Asked {
         if !op.is_stateful() {
             let inputs: Vec<Tensor> = inputs.iter().map(|&t| t.clone()).collect();
             let consts = Inputs(&inputs);
-            let options = CompileOptions::new(&consts, Precision::Exact);
+            let options = CompileOptions::new(&consts, self.1);
             self.0.compile(&segment_of(op, &types)?, &options)?;
         }
         Err(only_asked())
@@ -46,7 +47,9 @@ impl Backend for Asked {
         segment: &Segment,
         options: &CompileOptions<'_>,
     ) -> Result<Option<Arc<dyn Program>>, BackendError> {
-        self.0.compile(segment, options)?;
+        let mut options = *options;
+        options.precision = self.1;
+        self.0.compile(segment, &options)?;
         Err(only_asked())
     }
 }
@@ -71,15 +74,35 @@ fn name(key: &KernelKey) -> String {
     name
 }
 
+/// Cooperative matrices that adapters have: their side in F32 and in F16, and the threads of a subgroup.
+const COOP: [(Option<u32>, Option<u32>, u32); 3] = [(Some(8), Some(8), 32), (None, Some(16), 32), (Some(16), None, 8)];
+
 fn kernels() -> BTreeMap<String, KernelKey> {
     let mut all = BTreeMap::new();
-    for kernels in [Kernels::Auto, Kernels::Together] {
-        let gpu = Arc::new(WgpuBackend::new(WgpuOptions::default().with_kernels(kernels)).unwrap());
+    let mut collect = |gpu: WgpuBackend, precision| {
+        let gpu = Arc::new(gpu);
         let stub = KernelKey::new(Source::Unary, &[Access::Read, Access::Write]).text("FN", "silu");
         gpu.gpu().note_kernels(&stub).unwrap();
-        let asked: Arc<dyn Backend> = Arc::new(Asked(gpu.clone()));
+        let asked: Arc<dyn Backend> = Arc::new(Asked(gpu.clone(), precision));
         let _ = conformance::run(&asked, &conformance::Options::default());
         all.extend(gpu.gpu().kernel_keys().into_iter().map(|key| (name(&key), key)));
+    };
+    let options = |kernels| WgpuOptions::default().with_kernels(kernels);
+    for kernels in [Kernels::Auto, Kernels::Together] {
+        collect(WgpuBackend::new(options(kernels)).unwrap(), Precision::Exact);
+        let dots = options(kernels).with_byte_dots(ByteDots::Always);
+        collect(WgpuBackend::new(dots).unwrap(), Precision::Fast);
+    }
+    for (f32, f16, subgroup) in COOP {
+        let change = |caps: &mut Caps| {
+            (caps.coop_f32, caps.coop_f16, caps.subgroup_size) = (f32, f16, Some(subgroup));
+        };
+        for precision in [Precision::Exact, Precision::Fast] {
+            collect(
+                WgpuBackend::altered(options(Kernels::Together), change).unwrap(),
+                precision,
+            );
+        }
     }
     all
 }
@@ -89,12 +112,14 @@ fn flag(key: &KernelKey, name: &str) -> bool {
 }
 
 /// Parses and validates a kernel for a device with these features.
-fn check(name: &str, text: &str, subgroups: bool, immediates: bool) {
+fn check(name: &str, key: &KernelKey, text: &str, subgroups: bool, immediates: bool) {
     let module = naga::front::wgsl::parse_str(text).unwrap_or_else(|e| panic!("{name}: {}", e.emit_to_string(text)));
     // Packing to F16 and back belongs to the baseline.
     let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
     capabilities.set(Capabilities::SUBGROUP, subgroups);
     capabilities.set(Capabilities::IMMEDIATES, immediates);
+    capabilities.set(Capabilities::COOPERATIVE_MATRIX, key.source == Source::MatMulCoop);
+    capabilities.set(Capabilities::SHADER_FLOAT16, flag(key, "MUL16"));
     let mut validator = Validator::new(ValidationFlags::all(), capabilities);
     if subgroups {
         validator
@@ -135,11 +160,11 @@ fn every_kernel_is_valid_and_its_text_is_as_it_was() {
     for (name, key) in &kernels {
         let mut hashes = Vec::new();
         for (subgroups, immediates) in [(true, true), (false, true), (false, false)] {
-            if flag(key, "BROADCAST") && !subgroups {
+            if (flag(key, "BROADCAST") || key.source == Source::MatMulCoop) && !subgroups {
                 continue;
             }
             let text = key.wgsl(subgroups, immediates).unwrap();
-            check(name, &text, subgroups, immediates);
+            check(name, key, &text, subgroups, immediates);
             hashes.push(format!("{:016x}", hash(&text)));
         }
         writeln!(list, "{name}: {}", hashes.join(" ")).unwrap();

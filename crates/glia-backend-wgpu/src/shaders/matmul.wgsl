@@ -16,6 +16,14 @@ const PARTS = 64u;
 
 var<workgroup> parts: array<f32, PARTS * M * N>;
 
+fn all_of(i: u32, n_parts: u32) -> f32 {
+    var sum = 0.0;
+    for (var j = 0u; j < n_parts; j++) {
+        sum += parts[i * PARTS + (i + j) % n_parts];
+    }
+    return sum;
+}
+
 @compute @workgroup_size(64)
 fn main(
     @builtin(workgroup_id) wid: vec3<u32>,
@@ -28,7 +36,7 @@ fn main(
 #endif
 ) {
     let group = group_id(wid, nwg);
-    let column = group % p(12u) * N;
+    let column = group % p(12u) * {{OUTS}};
     let first = group / p(12u) * M;
     if first >= p(1u) {
         return;
@@ -43,7 +51,7 @@ fn main(
 #endfor
 #for J N
         {
-            let v = load8(min(column + {{J}}, end), c);
+            let v = load8(place(column, 1u, {{J}}), c);
 #for I M
             sums[{{J}} * M + {{I}}] += dot(u[{{I}}].a, v.a) + dot(u[{{I}}].b, v.b);
 #endfor
@@ -71,16 +79,16 @@ fn main(
     let n_parts = 64u;
 #endif
     workgroupBarrier();
-    // One thread per sum adds what the others have found.
-    if lane < M * N {
-        var sum = 0.0;
-        for (var i = 0u; i < n_parts; i++) {
-            sum += parts[lane * PARTS + (i + lane) % n_parts];
-        }
+    // One thread per result adds what the others have found.
+    if lane < M * {{OUTS}} {
         let m = first + lane % M;
         let n = column + lane / M;
         if m <= last && n <= end {
-            put(m, n, sum);
+#if GATED
+            put_gated(m, n, all_of(lane, n_parts), all_of(lane + M * {{OUTS}}, n_parts));
+#else
+            put(m, n, all_of(lane, n_parts));
+#endif
         }
     }
 }

@@ -45,7 +45,7 @@ fn main(
 ) {
     // No thread leaves early: all are asked for their share of x.
     let group = group_id(wid, nwg);
-    let column = group % p(12u) * (8u * N) + lane;
+    let column = group % p(12u) * (8u * {{OUTS}}) + lane;
     let first = group / p(12u) * M;
     let last = p(1u) - 1u;
     let end = p(0u) - 1u;
@@ -56,7 +56,7 @@ fn main(
     for (var b = 0u; b < p(13u); b++) {
         var block: array<W32, N>;
 #for J N
-        block[{{J}}] = load32(min(column + 8u * {{J}}, end), b);
+        block[{{J}}] = load32(place(column, 8u, {{J}}), b);
 #endfor
 #for I M
         {
@@ -99,9 +99,13 @@ fn main(
 #endfor
     }
 #for I M
-#for J N
+#for J OUTS
     if column + 8u * {{J}} <= end && first + {{I}} <= last {
+#if GATED
+        put_gated(first + {{I}}, column + 8u * {{J}}, sums[{{J}} * M + {{I}}], sums[({{J}} + {{OUTS}}) * M + {{I}}]);
+#else
         put(first + {{I}}, column + 8u * {{J}}, sums[{{J}} * M + {{I}}]);
+#endif
     }
 #endfor
 #endfor

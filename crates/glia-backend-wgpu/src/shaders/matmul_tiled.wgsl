@@ -20,7 +20,7 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let group = group_id(wid, nwg);
-    let column = group % p(12u) * 64u;
+    let column = group % p(12u) * (16u * {{OUTS}});
     let first = group / p(12u) * ROWS;
     if first >= p(1u) {
         return;
@@ -40,7 +40,7 @@ fn main(
         let own = lane % 64u;
         var v = W8(vec4<f32>(), vec4<f32>());
         if c + side < p(3u) {
-            v = load8(min(column + own, end), c + side);
+            v = load8(place(column + own % 16u, 16u, own / 16u), c + side);
         }
         ws[own * STRIDE + 2u * side] = v.a;
         ws[own * STRIDE + 2u * side + 1u] = v.b;
@@ -75,9 +75,14 @@ fn main(
         workgroupBarrier();
     }
 #for I RUN
-#for J FOUR
+#for J OUTS
     if first + ty + 8u * {{I}} <= last && column + tx + 16u * {{J}} <= end {
-        put(first + ty + 8u * {{I}}, column + tx + 16u * {{J}}, acc[{{I}} * 4u + {{J}}]);
+        let sum = acc[{{I}} * 4u + {{J}}];
+#if GATED
+        put_gated(first + ty + 8u * {{I}}, column + tx + 16u * {{J}}, sum, acc[{{I}} * 4u + {{J}} + {{OUTS}}]);
+#else
+        put(first + ty + 8u * {{I}}, column + tx + 16u * {{J}}, sum);
+#endif
     }
 #endfor
 #endfor

@@ -6,6 +6,7 @@ struct W8 {
 }
 
 #include weight_values
+#include scales
 
 #if F32
 fn load8(row: u32, c: u32) -> W8 {
@@ -36,47 +37,10 @@ fn load8(row: u32, c: u32) -> W8 {
 }
 #endif
 
-#if HALF
+#if !PLAIN
 fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    let block = c / 4u;
-    let both = unpack2x16float(w[p(9u) + row * p(10u) + block / 2u]);
-    return vec2<f32>(select(both.x, both.y, (block & 1u) == 1u), 0.0);
-}
-#endif
-#if HALF_MIN
-fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    return unpack2x16float(w[p(9u) + row * p(10u) + c / 4u]) * vec2<f32>(1.0, -1.0);
-}
-#endif
-#if WORD
-fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    return vec2<f32>(bitcast<f32>(w[p(9u) + row * p(10u) + c / {{WORD_CHUNKS}}]), 0.0);
-}
-#endif
-#if SUPER32_MIN
-fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    let at = p(9u) + row * p(10u) + c / 32u * 5u;
-    let sub = (c / 4u) % 8u;
-    let shift = 8u * (sub % 4u);
-    let sc = (w[at + 1u + sub / 4u] >> shift) & 255u;
-    let m = (w[at + 3u + sub / 4u] >> shift) & 255u;
-    return unpack2x16float(w[at]) * vec2<f32>(f32(sc), f32(m));
-}
-#endif
-#if SUPER16
-fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    let at = p(9u) + row * p(10u) + c / 32u * 5u;
-    let sub = (c / 2u) % 16u;
-    let sc = bytes_of(w[at + 1u + sub / 4u])[sub % 4u];
-    return vec2<f32>(bitcast<f32>(w[at]) * sc, 0.0);
-}
-#endif
-#if SUPER16_MIN
-fn scale_min(row: u32, c: u32) -> vec2<f32> {
-    let at = p(9u) + row * p(10u) + c / 32u * 5u;
-    let sub = (c / 2u) % 16u;
-    let both = (w[at + 1u + sub / 4u] >> (8u * (sub % 4u))) & 255u;
-    return unpack2x16float(w[at]) * vec2<f32>(f32(both & 15u), f32(both >> 4u));
+    let s = scales(row, c / 4u);
+    return select(s.xy, s.zw, (c & 2u) == 2u);
 }
 #endif
 

@@ -96,11 +96,23 @@ impl Format {
         }
     }
 
+    /// Whether codes are places in a table rather than numbers.
+    pub fn is_tabled(&self) -> bool {
+        self.has_levels() || self.is_fp4()
+    }
+
+    fn has_levels(&self) -> bool {
+        matches!(self.dtype, DType::IQ4_NL | DType::IQ4_XS)
+    }
+
+    fn is_fp4(&self) -> bool {
+        matches!(self.dtype, DType::MXFP4 | DType::NVFP4)
+    }
+
     /// The definitions that the kernel part `weights` needs.
     pub fn define(&self, key: KernelKey) -> KernelKey {
         let is = |dtype| self.dtype == dtype;
-        let levels = is(DType::IQ4_NL) || is(DType::IQ4_XS);
-        let fp4 = is(DType::MXFP4) || is(DType::NVFP4);
+        let (levels, fp4) = (self.has_levels(), self.is_fp4());
         let word = match self.scale {
             Scale::Word(per) => Some(per as u32),
             _ => None,

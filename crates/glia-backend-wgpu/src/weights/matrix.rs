@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use glia_core::{BackendError, ConstId, Tensor};
 
-use super::{Format, blocks};
+use super::{Format, blocks, magnitude};
 use crate::gpu::{NAME, Use};
 use crate::program::{BufDef, BufId, Lower};
 
@@ -27,6 +27,8 @@ pub(crate) struct Matrix {
     pub n: usize,
     pub k: usize,
     pub parts: Vec<Part>,
+    /// Whether no finite weight lies beyond the numbers of F16.
+    pub fits_f16: bool,
 }
 
 /// The matrices of a program, each packed once however many nodes read it.
@@ -77,6 +79,7 @@ impl Matrix {
             n,
             k,
             parts: Vec::new(),
+            fits_f16: true,
         };
         let mut at = 0;
         while at < n {
@@ -90,6 +93,7 @@ impl Matrix {
             while done < n_rows {
                 let some = rows_at_once.min(n_rows - done);
                 let (codes, scales) = pack_rows(&format, k, tensors, at + done..at + done + some)?;
+                matrix.fits_f16 &= magnitude::fits_f16(&format, &codes, &scales);
                 let write = |word: usize, words: &[u32]| {
                     lower
                         .gpu

@@ -4,6 +4,7 @@
 mod blocks;
 mod codebook;
 mod format;
+mod magnitude;
 mod matrix;
 
 pub(crate) use format::{Format, Scale};

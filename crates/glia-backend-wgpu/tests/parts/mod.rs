@@ -179,8 +179,33 @@ fn play(
     all
 }
 
+/// One step of one sequence on a device.
+pub fn run_once(gpu: &WgpuBackend, build: &Build, precision: Precision, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut options = CompileOptions::new(build, precision);
+    options.max_context = 4096;
+    options.max_step_tokens = 512;
+    let program = gpu.compile(&build.segment, &options).unwrap().unwrap();
+    let state = program.open(&StateOptions::default()).unwrap();
+    let n_rows = inputs[0].shape()[0];
+    let acts = [Act::Create(0), Act::Run(vec![(0, n_rows, 0)])];
+    play(state, &acts, &|_, _| inputs.to_vec(), &|t| gpu.download(t).unwrap())
+}
+
 /// Runs acts on a device and on the oracle and says where they differ.
 pub fn compare(
+    gpu: &WgpuBackend,
+    build: &Build,
+    kv: DType,
+    acts: &[Act],
+    inputs: &dyn Fn(usize, &[SeqRows]) -> Vec<Tensor>,
+    bound: f32,
+) -> Option<String> {
+    compare_in(Precision::Exact, gpu, build, kv, acts, inputs, bound)
+}
+
+/// [`compare`] where the device computes in a precision.
+pub fn compare_in(
+    precision: Precision,
     gpu: &WgpuBackend,
     build: &Build,
     kv: DType,
@@ -196,6 +221,7 @@ pub fn compare(
         InterpretedProgram::new(Arc::new(ReferenceBackend), Arc::new(build.segment.clone()), &options).unwrap();
     let oracle = oracle.open(&StateOptions::default()).unwrap();
     let expected = play(oracle, acts, inputs, &|t| t.clone());
+    options.precision = precision;
     let program = gpu.compile(&build.segment, &options).unwrap().unwrap();
     let state = program.open(&StateOptions::default()).unwrap();
     let got = play(state, acts, inputs, &|t| gpu.download(t).unwrap());

@@ -57,8 +57,15 @@ fn binary(list: &mut List) {
             values(DType::F32, &[12], &SPECIAL),
         );
         list.op("f32_special", Op::Binary(op), vec![rows, columns]);
-        let ones = [1.0, -0.5, 0.25];
-        let denormal = vec![values(DType::F32, &[6, 1], &DENORMAL), values(DType::F32, &[3], &ones)];
+        // Quotients and products of denormals stay denormal.
+        let others = match op {
+            Binary::Div => [1.0, -2.0, 4.0],
+            _ => [1.0, -0.5, 0.25],
+        };
+        let denormal = vec![
+            values(DType::F32, &[6, 1], &DENORMAL),
+            values(DType::F32, &[3], &others),
+        ];
         list.op("f32_denormals", Op::Binary(op), denormal);
     }
 }
