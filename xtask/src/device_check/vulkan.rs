@@ -50,6 +50,9 @@ const NAMED: &[&str] = &[
 /// Where containers are given such files, and the loader is not told.
 const NAMED_APART: &[&str] = &["/usr/local/nvidia/share/vulkan/icd.d"];
 
+/// Files that a system with a GPU has.
+const DEVICES: &[&str] = &["/dev/nvidiactl", "/dev/nvidia0", "/dev/dri", "/dev/kfd"];
+
 /// What a machine has.
 #[derive(Debug, Default)]
 pub struct Machine {
@@ -63,6 +66,8 @@ pub struct Machine {
     named: Vec<PathBuf>,
     /// Such files that it does not read.
     named_apart: Vec<PathBuf>,
+    /// Devices of GPUs that the system shows.
+    devices: Vec<PathBuf>,
 }
 
 /// A way to run Vulkan programs: what is set for them, and how it is told.
@@ -94,6 +99,7 @@ impl Machine {
             cached: listed.map_or_else(Vec::new, |o| libraries(&String::from_utf8_lossy(&o.stdout))),
             apart: of(APART),
             named: named.iter().flat_map(|folder| manifests(folder)).collect(),
+            devices: DEVICES.iter().map(PathBuf::from).filter(|p| p.exists()).collect(),
             named_apart: NAMED_APART
                 .iter()
                 .flat_map(|folder| manifests(Path::new(folder)))
@@ -200,6 +206,13 @@ impl Machine {
             let said = found.unwrap_or_else(|| "not on this machine".to_owned());
             lines.push(format!("driver {name}: {said}"));
         }
+        let devices = self.devices.iter().map(|p| p.display().to_string()).collect::<Vec<_>>();
+        let said = if devices.is_empty() {
+            "none: is the GPU given to this machine or container?".to_owned()
+        } else {
+            devices.join(", ")
+        };
+        lines.push(format!("device files: {said}"));
         let named: Vec<String> = self.named.iter().map(|p| p.display().to_string()).collect();
         let said = if named.is_empty() {
             "none".to_owned()
@@ -334,7 +347,8 @@ mod tests {
             lines[1].contains("libGLX_nvidia.so.0: not on this machine"),
             "{lines:?}"
         );
-        assert_eq!(lines[3], "files that name drivers: none");
+        assert!(lines[3].starts_with("device files: none"), "{lines:?}");
+        assert_eq!(lines[4], "files that name drivers: none");
         let attempts = machine
             .attempts(&folder.join("carried"), &folder.join("scratch"))
             .unwrap();
