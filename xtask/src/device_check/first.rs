@@ -28,6 +28,9 @@ pub struct Args {
     tokens: usize,
 }
 
+/// Tokens of the prompt whose arithmetic is counted.
+const PROMPT: usize = 128;
+
 /// Requests, one after the other.
 const N_REQUESTS: usize = 5;
 
@@ -56,14 +59,15 @@ pub fn run(args: &Args) -> Outcome {
             pipelines = gpu.counters().since(&counted).pipelines;
         }
     }
-    let cost = token_cost(&model);
+    let (token, prompt) = (step_cost(&model, 1), step_cost(&model, PROMPT));
     let object = json!({
         "load_ms": load.as_secs_f64() * 1e3,
         "first_token_ms": requests,
         "pipelines_in_first": pipelines,
         "max_context": model.max_context(),
-        "weight_bytes": cost.weight_bytes,
-        "ops": cost.ops,
+        "weight_bytes": token.weight_bytes,
+        "ops": token.ops,
+        "prompt_ops": prompt.ops as f64 / PROMPT as f64,
     });
     println!("{object}");
     Ok(())
@@ -90,13 +94,12 @@ fn first_token(model: &Model, request: usize, n: usize) -> Result<f64, String> {
     Err("no token came".to_owned())
 }
 
-/// What a step of one token reads and computes at least; attention over a cache that is empty.
-fn token_cost(model: &Model) -> Cost {
+/// What a step of so many tokens of an empty sequence reads and computes at least, the logits of the last wanted.
+fn step_cost(model: &Model, n_tokens: usize) -> Cost {
     let sizes = Sizes {
-        t: 1,
+        t: n_tokens,
         r: 1,
         n: 1,
-        s: 1,
         ..Sizes::default()
     };
     let mut step = StepStats::default();
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn a_token_reads_the_weights_once() {
         let model = Model::open_demo().unwrap();
-        let cost = token_cost(&model);
+        let (token, prompt) = (step_cost(&model, 1), step_cost(&model, PROMPT));
         let bytes = model.executor().weight_bytes() as u64;
         // The table of embeddings is the head's too, or only a row of it is read; rotations are not read whole either.
         assert!(
@@ -123,6 +126,13 @@ mod tests {
             "{cost:?} of {bytes}"
         );
         assert!(cost.ops > cost.weight_bytes);
+        // A prompt reads them once too, and computes logits once.
+        let prompt = step_cost(&model, PROMPT);
+        assert!(prompt.weight_bytes < 2 * cost.weight_bytes, "{prompt:?}");
+        assert!(
+            prompt.ops > 20 * cost.ops && prompt.ops < PROMPT as u64 * cost.ops,
+            "{prompt:?}"
+        );
     }
 
     #[test]

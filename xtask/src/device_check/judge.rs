@@ -27,6 +27,7 @@ pub struct Facts {
 struct PerToken {
     weight_bytes: f64,
     ops: f64,
+    prompt_ops: f64,
 }
 
 /// A measured speed.
@@ -131,8 +132,15 @@ impl Facts {
     pub fn first_token(&mut self, model: &str, stdout: &str) -> Result<String, String> {
         let found = json(stdout)?;
         let get = |name: &str| number(&found[name]).ok_or_else(|| format!("no `{name}`"));
-        let (weight_bytes, ops) = (get("weight_bytes")?, get("ops")?);
-        self.models.insert(model.to_owned(), PerToken { weight_bytes, ops });
+        let (weight_bytes, ops, prompt_ops) = (get("weight_bytes")?, get("ops")?, get("prompt_ops")?);
+        self.models.insert(
+            model.to_owned(),
+            PerToken {
+                weight_bytes,
+                ops,
+                prompt_ops,
+            },
+        );
         let times: Vec<f64> = found["first_token_ms"]
             .as_array()
             .into_iter()
@@ -176,7 +184,7 @@ impl Facts {
                 rate,
                 bytes_per_s,
                 share: bytes_per_s.zip(of_device).map(|(bytes, all)| bytes / all),
-                ops_per_s: per_token.map(|p| p.ops * rate),
+                ops_per_s: per_token.map(|p| rate * if test.starts_with("pp") { p.prompt_ops } else { p.ops }),
             });
         }
         if said.is_empty() {
@@ -269,7 +277,7 @@ mod tests {
     fn first_requests_are_judged() {
         let found = |ms: &str| {
             format!(
-                r#"{{"load_ms": 1500.0, "first_token_ms": {ms}, "pipelines_in_first": 0, "weight_bytes": 100000000, "ops": 300000000}}"#
+                r#"{{"load_ms": 1500.0, "first_token_ms": {ms}, "pipelines_in_first": 0, "weight_bytes": 100000000, "ops": 300000000, "prompt_ops": 200000000}}"#
             )
         };
         let mut facts = Facts::default();
@@ -294,7 +302,7 @@ mod tests {
             copy_bandwidth: Some(100e9),
             ..Facts::default()
         };
-        let per_token = r#"{"load_ms": 1, "first_token_ms": [1, 1], "pipelines_in_first": 0, "weight_bytes": 100000000, "ops": 300000000}"#;
+        let per_token = r#"{"load_ms": 1, "first_token_ms": [1, 1], "pipelines_in_first": 0, "weight_bytes": 100000000, "ops": 300000000, "prompt_ops": 200000000}"#;
         facts.first_token("m", per_token).unwrap();
         let rows = r#"[{"test": "pp512", "tok_per_s": 1000.0}, {"test": "tg64", "tok_per_s": 250.0}]"#;
         assert_eq!(
@@ -302,7 +310,7 @@ mod tests {
             "pp512 1000.0 tok/s, tg64 250.0 tok/s"
         );
         let [prefill, decode] = &facts.speeds[..] else { panic!() };
-        assert_eq!((prefill.bytes_per_s, prefill.ops_per_s), (None, Some(3e11)));
+        assert_eq!((prefill.bytes_per_s, prefill.ops_per_s), (None, Some(2e11)));
         assert_eq!((decode.bytes_per_s, decode.share), (Some(25e9), Some(0.25)));
         let table = facts.speed_table();
         assert!(table.contains("25.0 %") && table.contains("100.0 GB/s"), "{table}");

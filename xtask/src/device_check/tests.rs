@@ -59,7 +59,7 @@ esac"
     );
     let xtask = "case $1 in
 goldens) echo 'all 3 0 1' ;;
-first-token) echo '{\"load_ms\": 9, \"first_token_ms\": [3, 2], \"pipelines_in_first\": 0, \"weight_bytes\": 1e8, \"ops\": 2e8}' ;;
+first-token) echo '{\"load_ms\": 9, \"first_token_ms\": [3, 2], \"pipelines_in_first\": 0, \"weight_bytes\": 1e8, \"ops\": 2e8, \"prompt_ops\": 2e8}' ;;
 esac";
     let passes = "echo 'wgpu: 2 cases: 2 passed, 0 failed, 0 not supported'";
     let all = [
