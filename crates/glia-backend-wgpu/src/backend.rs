@@ -133,7 +133,10 @@ impl Backend for WgpuBackend {
         let mut hints = MemoryHints::default();
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         hints.limit_bytes = size(gpu.max_memory_bytes);
-        hints.max_alloc_bytes = size(gpu.caps.max_buffer_bytes);
+        hints.max_alloc_bytes = size(gpu.caps.max_buffer_bytes.min(gpu.caps.max_binding_bytes));
+        if hints.limit_bytes > 0 {
+            hints.max_alloc_bytes = hints.max_alloc_bytes.min(hints.limit_bytes);
+        }
         hints
     }
 

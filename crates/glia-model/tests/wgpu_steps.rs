@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use glia_backend_wgpu::{Counters, WgpuBackend, WgpuOptions};
-use glia_core::{Backend, BackendError, DType};
+use glia_core::{Backend, BackendError, DType, Precision};
 use glia_model::{Event, GenerateParams, Model, ModelError, Options, SampleParams, WantedRows};
 
 /// The backend, or `None` with the reason printed.
@@ -145,6 +145,31 @@ fn memory_is_flat_over_requests() {
     let after = gpu.counters();
     assert_eq!(after.buffer_bytes, before.buffer_bytes);
     assert_eq!(after.since(&before).buffers, 0);
+}
+
+#[test]
+fn steps_have_the_rows_whose_logits_a_binding_holds() {
+    // 2048 logits of four bytes: 128 rows.
+    let Some(small) = gpu(WgpuOptions::default().with_max_binding_bytes(1 << 20)) else {
+        return;
+    };
+    let Some(whole) = gpu(WgpuOptions::default()) else {
+        return;
+    };
+    let ids: Vec<u32> = (0..300).collect();
+    let rows = |gpu: &Arc<WgpuBackend>| {
+        let exact = Options {
+            precision: Precision::Exact,
+            ..options(gpu)
+        };
+        let model = Model::open_demo_with(exact).unwrap();
+        model.session().unwrap().feed(&ids, &WantedRows::All).unwrap()
+    };
+    let (small, whole) = (rows(&small), rows(&whole));
+    assert_eq!(small.shape(), whole.shape());
+    for (a, b) in small.as_f32().unwrap().iter().zip(whole.as_f32().unwrap()) {
+        assert!((a - b).abs() < 1e-3, "{a} {b}");
+    }
 }
 
 #[test]

@@ -59,12 +59,14 @@ sources! {
     }
     parts {
         "prelude",
+        "entry_each",
         "attention_part",
         "best_part",
         "functions",
         "kv_read",
         "reduce_part",
         "matmul_part",
+        "pack_part",
         "scales",
         "weight_values",
         "weights",

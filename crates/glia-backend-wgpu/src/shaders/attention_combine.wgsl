@@ -9,13 +9,9 @@ const HEADS = {{HEADS}};
 const DV = {{DV}};
 const NV = {{NV}};
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_id(wid, nwg) * 64u + lane;
+#include entry_each
+
+fn each(i: u32) {
     let place = i / (2u * NV);
     let e = i % (2u * NV) * 4u;
     if place >= p(0u) || e >= DV {

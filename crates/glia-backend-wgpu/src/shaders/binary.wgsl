@@ -20,13 +20,9 @@ fn div(x: f32, y: f32) -> f32 {
     return x / y;
 }
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_id(wid, nwg) * 64u + lane;
+#include entry_each
+
+fn each(i: u32) {
     if i >= p(0u) {
         return;
     }

@@ -21,13 +21,9 @@ fn to_f32(v: i32) -> f32 {
     return f32(v);
 }
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_id(wid, nwg) * 64u + lane;
+#include entry_each
+
+fn each(i: u32) {
     if i < p(0u) {
         y[i] = {{FN}}(x[i]);
     }

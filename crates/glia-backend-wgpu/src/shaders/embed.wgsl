@@ -6,14 +6,9 @@
 @group(0) @binding(2) var<storage, read_write> y: array<f32>;
 
 #include weights
+#include entry_each
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_id(wid, nwg) * 64u + lane;
+fn each(i: u32) {
     let row = i / p(2u);
     let c = i % p(2u);
     if row >= p(0u) {

@@ -2,23 +2,11 @@
 // finite stays so, and nothing is rounded but to eleven bits. A workgroup has a row; eight elements make a vector of
 // four words. Constants: 1 rows, 2 k, 3 chunks of eight.
 #include prelude
-#if X4
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
-#else
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-#endif
+#include pack_part
 @group(0) @binding(1) var<storage, read_write> halves: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> unscale: array<f32>;
 
-#include x4
-
 var<workgroup> parts: array<u32, 64>;
-
-// Bits of floats without their sign are in the order of the floats.
-fn largest(v: vec4<f32>) -> u32 {
-    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
-    return max(max(bits.x, bits.y), max(bits.z, bits.w));
-}
 
 @compute @workgroup_size(64)
 fn main(

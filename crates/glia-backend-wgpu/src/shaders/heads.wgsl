@@ -98,13 +98,7 @@ fn put(head: Head, word: u32, bits: u32) {
     }
 }
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let i = row_of(group_id(wid, nwg), thread);
+fn each_row(i: u32, thread: u32) {
     let lane = lane_of(thread);
     if i >= p(0u) {
         return;

@@ -12,13 +12,9 @@ const UNIT = 32u;
 const UNIT = ELEMS_PER_WORD;
 #endif
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_id(wid, nwg) * 64u + lane;
+#include entry_each
+
+fn each(i: u32) {
     let n = p(1u);
     let units = n / UNIT;
     let row = i / units;

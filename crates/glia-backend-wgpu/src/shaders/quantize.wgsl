@@ -2,21 +2,9 @@
 // bytes of eight elements lie as their codes come apart: even ones, then odd ones. Beside each block its scale, and the
 // sum of its bytes times the scale. Constants: 1 rows, 2 k, 3 blocks of 32 per row.
 #include prelude
-#if X4
-@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
-#else
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-#endif
+#include pack_part
 @group(0) @binding(1) var<storage, read_write> codes: array<vec4<u32>>;
 @group(0) @binding(2) var<storage, read_write> scales: array<vec2<f32>>;
-
-#include x4
-
-// Bits of floats without their sign are in the order of the floats.
-fn largest(v: vec4<f32>) -> u32 {
-    let bits = bitcast<vec4<u32>>(v) & vec4<u32>(0x7fffffffu);
-    return max(max(bits.x, bits.y), max(bits.z, bits.w));
-}
 
 @compute @workgroup_size({{THREADS}})
 fn main(

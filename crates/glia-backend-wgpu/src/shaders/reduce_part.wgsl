@@ -58,3 +58,13 @@ fn all_max(v: f32, lane: u32) -> f32 {
     return shared_sums[0];
 }
 #endif
+
+// The kernel says what a row's threads do.
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) wid: vec3<u32>,
+    @builtin(num_workgroups) nwg: vec3<u32>,
+    @builtin(local_invocation_index) thread: u32,
+) {
+    each_row(row_of(group_id(wid, nwg), thread), thread);
+}

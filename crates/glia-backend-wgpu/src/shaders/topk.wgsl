@@ -7,13 +7,7 @@
 #include reduce_part
 #include best_part
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) thread: u32,
-) {
-    let row = row_of(group_id(wid, nwg), thread);
+fn each_row(row: u32, thread: u32) {
     let lane = lane_of(thread);
     if row >= p(0u) {
         return;

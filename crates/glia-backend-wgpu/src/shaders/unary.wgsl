@@ -4,14 +4,9 @@
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 #include functions
+#include entry_each
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) wid: vec3<u32>,
-    @builtin(num_workgroups) nwg: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_id(wid, nwg) * 64u + lane;
+fn each(i: u32) {
     if i < p(0u) {
         y[i] = {{FN}}(x[i]);
     }

@@ -30,8 +30,7 @@ pub struct CompareArgs {
     /// fast precision on a side 0.2].
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub limit: Option<f64>,
-    /// Give each piece of the graph (some 30 nodes) equal inputs on both sides, so that errors do not add up; tells
-    /// nothing of the logits.
+    /// Give each piece of the graph (some 30 nodes) equal inputs on both sides, so that errors do not add up.
     #[arg(long)]
     pub piece_by_piece: bool,
     /// Print one JSON object: `sides`, `tokens`, `limit`, `first_beyond`, `layers`, `nodes`, `logits`.

@@ -31,7 +31,8 @@ impl MemorySpace {
 pub struct MemoryHints {
     /// Bytes that a program may use.
     pub limit_bytes: usize,
-    /// Largest single allocation.
+    /// Largest single allocation, and largest tensor that a kernel may be given: steps are cut so that none is larger,
+    /// where their rows can be.
     pub max_alloc_bytes: usize,
 }
 

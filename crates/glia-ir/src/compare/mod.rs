@@ -3,7 +3,8 @@
 //! The graph is cut into pieces that run one after the other on both sides, each with all of its values as outputs. So
 //! the weights and values of one piece are in memory at a time, and a model that is too large to be held twice can be
 //! compared. What the passes of `prepare` fuse is fused before; what backends fuse within a program is not, since
-//! every value is asked for.
+//! every value is asked for. So at the end each side runs the whole graph as `prepare` makes it, one after the other,
+//! and its outputs are those.
 
 mod cut;
 mod difference;
@@ -45,7 +46,7 @@ pub struct Task<'a> {
     /// The inputs of each step, by name; steps of one sequence.
     pub steps: &'a [Vec<(String, Tensor)>],
     /// Gives each piece of the graph the reference's values on both sides, so that errors do not add up from piece to
-    /// piece: what is found is each piece's own. The declared outputs then tell nothing of the whole.
+    /// piece: what is found is each piece's own.
     pub piece_by_piece: bool,
 }
 
@@ -87,8 +88,8 @@ pub struct NodeDifference {
     pub input_error: f64,
 }
 
-/// Runs both sides. `output` is shown the declared outputs of each step, reference first, as they come; `progress` how
-/// many nodes are done, of how many. Returns a line per value in the order in which nodes run; views and caches, which
+/// Runs both sides. `output` is shown the declared outputs of each step, reference first, of runs of the whole graph;
+/// `progress` how many nodes are done, of how many: each counts twice, once alone and once in the whole. Returns a line per value in the order in which nodes run; views and caches, which
 /// show what goes into them, have none.
 ///
 /// # Errors
@@ -115,11 +116,55 @@ pub fn compare(
     let mut walk = Walk::new(task, &folded.graph, &weights);
     let n_nodes = folded.graph.nodes.len();
     for piece in cut::pieces(&folded.graph, PIECE_NODES) {
-        progress(piece.nodes.start, n_nodes);
-        walk.piece(&piece, &mut output)?;
+        progress(piece.nodes.start, 2 * n_nodes);
+        walk.piece(&piece)?;
     }
-    progress(n_nodes, n_nodes);
-    Ok(walk.found)
+    let found = walk.found;
+    progress(n_nodes, 2 * n_nodes);
+    let reference = whole(task, task.sides[0])?;
+    progress(n_nodes + n_nodes / 2, 2 * n_nodes);
+    let other = whole(task, task.sides[1])?;
+    for (a, b) in reference.iter().zip(&other) {
+        for (name, a) in a {
+            if let Some((_, b)) = b.iter().find(|(other, _)| other == name) {
+                output(name, [a, b]);
+            }
+        }
+    }
+    progress(2 * n_nodes, 2 * n_nodes);
+    Ok(found)
+}
+
+/// Declared outputs of each step, by name.
+type Outputs = Vec<Vec<(String, Tensor)>>;
+
+/// Runs the whole graph on one side, as it is run when nothing is compared.
+fn whole(task: &Task<'_>, side: &Side) -> Result<Outputs, ExecError> {
+    let config = config(task, side);
+    let mut executor = GraphExecutor::prepare(task.graph.clone(), task.weights, side.backends.clone(), config)?;
+    let mut all = Vec::with_capacity(task.steps.len());
+    for step in task.steps {
+        let given: Vec<(&str, Tensor)> = step
+            .iter()
+            .map(|(name, tensor)| (name.as_str(), tensor.clone()))
+            .collect();
+        let outputs = executor.run(&given)?;
+        let named = task
+            .graph
+            .outputs
+            .iter()
+            .filter_map(|o| Some((o.name.clone(), outputs.get(&o.name)?.clone())));
+        all.push(named.collect());
+    }
+    Ok(all)
+}
+
+/// How a side computes the steps: values that are not finite are no errors.
+fn config(task: &Task<'_>, side: &Side) -> ExecConfig {
+    let rows = |step: &Vec<(String, Tensor)>| step.iter().filter_map(|(_, t)| t.shape().first().copied()).max();
+    let most = task.steps.iter().filter_map(rows).max().unwrap_or(1).max(1);
+    let config = side.config.clone().with_non_finite(NonFinite::Allow);
+    config.with_max_step_tokens(most)
 }
 
 struct Walk<'a> {
@@ -164,7 +209,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn piece(&mut self, piece: &Piece, output: &mut impl FnMut(&str, [&Tensor; 2])) -> Result<(), ExecError> {
+    fn piece(&mut self, piece: &Piece) -> Result<(), ExecError> {
         let mut executors = Vec::with_capacity(2);
         for side in self.task.sides {
             executors.push(self.prepare(piece, side)?);
@@ -186,9 +231,6 @@ impl<'a> Walk<'a> {
                     continue;
                 };
                 difference.add(a, b);
-                for declared in self.graph.outputs.iter().filter(|o| o.value == v) {
-                    output(&declared.name, [a, b]);
-                }
                 if self.last_reader[v.index()] >= piece.nodes.end {
                     for (carried, tensor) in self.carried.iter_mut().zip([a, b]) {
                         carried[step].insert(v, tensor.clone());
@@ -204,14 +246,7 @@ impl<'a> Walk<'a> {
     }
 
     fn prepare(&self, piece: &Piece, side: &Side) -> Result<GraphExecutor, ExecError> {
-        let rows = |step: &Vec<(String, Tensor)>| step.iter().filter_map(|(_, t)| t.shape().first().copied()).max();
-        let most = self.task.steps.iter().filter_map(rows).max().unwrap_or(1).max(1);
-        let config = side
-            .config
-            .clone()
-            .with_passes(Passes::None)
-            .with_non_finite(NonFinite::Allow)
-            .with_max_step_tokens(most);
+        let config = config(self.task, side).with_passes(Passes::None);
         GraphExecutor::prepare(piece.graph.clone(), self.weights, side.backends.clone(), config)
     }
 

@@ -49,7 +49,10 @@ impl Shared {
         weights::check(&graph, weights)?;
         let mut limits = PlanLimits::new(config.max_step_tokens, config.max_context);
         limits.kv_dtypes = config.kv_dtypes;
-        let plan = Plan::new(graph, &backends, limits)?;
+        let mut plan = Plan::new(graph, &backends, limits)?;
+        if let Some(n_rows) = plan.fewer_rows(&backends) {
+            plan = Plan::new(plan.graph.clone(), &backends, limits.with_rows(n_rows))?;
+        }
         let graph = plan.graph.clone();
         check_memory(&plan, &config)?;
 
@@ -59,7 +62,7 @@ impl Shared {
             source: weights,
         };
         let mut options = CompileOptions::new(&consts, config.precision);
-        options.max_step_tokens = config.max_step_tokens;
+        options.max_step_tokens = plan.limits.max_step_tokens;
         options.max_context = config.max_context;
         options.kv_dtypes = config.kv_dtypes;
         let mut programs = Vec::with_capacity(plan.regions.len());

@@ -5,6 +5,7 @@ mod assign;
 mod copies;
 mod error;
 mod fallback;
+mod fit;
 mod lifetime;
 mod lower;
 mod memory;

@@ -72,7 +72,7 @@ pub fn run(args: &CompareArgs) -> Result<(), CliError> {
         steps: steps.iter().map(|s| s.iter().map(|(_, t)| t.n_elems()).sum()).collect(),
         piece_by_piece: args.piece_by_piece,
         limit,
-        logits: (!args.piece_by_piece).then_some(divergence),
+        logits: divergence,
         found: found?,
     };
     let mut out = ui::stdout();

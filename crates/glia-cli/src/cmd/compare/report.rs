@@ -18,7 +18,8 @@ pub struct Report {
     pub piece_by_piece: bool,
     /// Errors beyond this are said to part the sides.
     pub limit: f64,
-    pub logits: Option<Divergence>,
+    /// Of runs of the whole model on each side.
+    pub logits: Divergence,
     pub found: Vec<NodeDifference>,
 }
 
@@ -114,17 +115,15 @@ impl Report {
                 )?;
             }
         }
-        if let Some(logits) = &self.logits {
-            writeln!(
-                out,
-                "logits: KL divergence {} in the mean and {} at most, the same top token in {:.1} % of {} rows",
-                error(logits.mean_kl()),
-                error(logits.max_kl),
-                100.0 * logits.top1_agreement(),
-                logits.n_rows
-            )?;
-        }
-        Ok(())
+        let logits = &self.logits;
+        writeln!(
+            out,
+            "logits of the whole model: KL divergence {} in the mean and {} at most, the same top token in {:.1} % of {} rows",
+            error(logits.mean_kl()),
+            error(logits.max_kl),
+            100.0 * logits.top1_agreement(),
+            logits.n_rows
+        )
     }
 
     /// For programs.
@@ -139,11 +138,10 @@ impl Report {
                 })
             })
             .collect();
-        let logits = self.logits.map(|l| {
-            json!({
-                "mean_kl": number(l.mean_kl()), "max_kl": number(l.max_kl), "top1_agreement": l.top1_agreement(),
-                "n_rows": l.n_rows,
-            })
+        let l = &self.logits;
+        let logits = json!({
+            "mean_kl": number(l.mean_kl()), "max_kl": number(l.max_kl), "top1_agreement": l.top1_agreement(),
+            "n_rows": l.n_rows,
         });
         let object = json!({
             "model": self.model,
