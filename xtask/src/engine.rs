@@ -67,7 +67,10 @@ mod tests {
             let line = Line::try_parse_from([&["goldens"], rest].concat()).unwrap();
             let command = command("goldens", &line.args.rest);
             let said = sh::show(&command);
-            assert!(said.ends_with(["-- goldens", rest.join(" ").as_str()].join(" ").trim_end()), "{said}");
+            assert!(
+                said.ends_with(["-- goldens", rest.join(" ").as_str()].join(" ").trim_end()),
+                "{said}"
+            );
             assert_eq!(command.get_current_dir(), std::env::current_dir().ok().as_deref());
         }
     }

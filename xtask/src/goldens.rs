@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use glia_backend_cpu::CpuBackend;
-use glia_core::Backend;
+use glia_backend_wgpu::{WgpuBackend, WgpuOptions};
 use glia_core::reference::ReferenceBackend;
+use glia_core::{Backend, MemorySpace};
+use glia_model::proof::models::Demands;
 use glia_model::proof::{self, CaseResult, Outcome as Case};
 
 use crate::Outcome;
@@ -16,7 +18,8 @@ use crate::Outcome;
 pub struct Args {
     /// A folder with any of models, ops, quants, tokenizers, real
     dir: PathBuf,
-    /// The backend that runs ops and models
+    /// Backends that run models, in order of preference, with commas; the first runs ops: cpu, reference, wgpu,
+    /// wgpu:baseline
     #[arg(long, default_value = "cpu")]
     backend: String,
     /// Cases that are not supported yet fail too
@@ -38,10 +41,15 @@ pub fn run(args: &Args) -> Outcome {
     if !args.dir.is_dir() {
         return Err(format!("{}: no such folder", args.dir.display()));
     }
-    let results: Vec<CaseResult> = cases(&args.dir, backend(&args.backend)?, &args.filter, args.models.as_deref())
-        .into_iter()
-        .filter(|c| c.name.contains(&args.filter))
-        .collect();
+    let results: Vec<CaseResult> = cases(
+        &args.dir,
+        &backends(&args.backend)?,
+        &args.filter,
+        args.models.as_deref(),
+    )
+    .into_iter()
+    .filter(|c| c.name.contains(&args.filter))
+    .collect();
     report(&args.dir, &results, args.strict)
 }
 
@@ -59,7 +67,7 @@ fn checked_folder(dir: &Path, left_out: &mut Vec<String>) -> Outcome {
         return Err(format!("{}: no such folder", dir.display()));
     }
     let models = std::env::var_os(MODELS_VAR).map(PathBuf::from);
-    let results = cases(dir, backend("cpu")?, "", models.as_deref());
+    let results = cases(dir, &backends("cpu")?, "", models.as_deref());
     left_out.extend(results.iter().filter_map(|case| match &case.outcome {
         Case::Unsupported(why) => Some(format!("golden case: {why}")),
         _ => None,
@@ -67,17 +75,37 @@ fn checked_folder(dir: &Path, left_out: &mut Vec<String>) -> Outcome {
     report(dir, &results, false)
 }
 
+fn backends(list: &str) -> Result<Vec<Arc<dyn Backend>>, String> {
+    list.split(',').map(backend).collect()
+}
+
 fn backend(name: &str) -> Result<Arc<dyn Backend>, String> {
     match name {
         "cpu" => Ok(Arc::new(CpuBackend::new().map_err(|e| e.to_string())?)),
         "reference" => Ok(Arc::new(ReferenceBackend)),
+        "wgpu" | "wgpu:baseline" => {
+            let options = WgpuOptions::default().with_baseline(name != "wgpu");
+            Ok(Arc::new(WgpuBackend::new(options).map_err(|e| e.to_string())?))
+        }
         other => Err(format!(
-            "--backend {other}: not in this build; available: cpu, reference"
+            "--backend {other}: not in this build; available: cpu, reference, wgpu, wgpu:baseline"
         )),
     }
 }
 
-fn cases(dir: &Path, backend: Arc<dyn Backend>, filter: &str, models: Option<&Path>) -> Vec<CaseResult> {
+/// A device rounds and orders sums as it likes; the main processor is held to the bits.
+fn demands(backends: &[Arc<dyn Backend>]) -> Demands {
+    match backends.first().map(|b| b.space()) {
+        Some(MemorySpace::HOST) | None => Demands::default(),
+        Some(_) => Demands {
+            atol_times: 4.0,
+            same_bits: false,
+            all_on_first: true,
+        },
+    }
+}
+
+fn cases(dir: &Path, backends: &[Arc<dyn Backend>], filter: &str, models: Option<&Path>) -> Vec<CaseResult> {
     let mut results = Vec::new();
     let tokenizers = dir.join("tokenizers");
     if tokenizers.is_dir() {
@@ -96,12 +124,16 @@ fn cases(dir: &Path, backend: Arc<dyn Backend>, filter: &str, models: Option<&Pa
         results.extend(proof::quants::run(&quants));
     }
     let ops = dir.join("ops");
-    if ops.is_dir() {
-        results.extend(proof::ops::run(&ops, &*backend));
+    if let (true, Some(first)) = (ops.is_dir(), backends.first()) {
+        results.extend(proof::ops::run(&ops, &**first));
     }
-    let backends = [backend];
-    results.extend(proof::models::run(&dir.join("models"), &backends, filter));
-    results.extend(proof::real::run(&dir.join("real"), models, &backends, filter));
+    results.extend(proof::models::run_with(
+        &dir.join("models"),
+        backends,
+        filter,
+        demands(backends),
+    ));
+    results.extend(proof::real::run(&dir.join("real"), models, backends, filter));
     results
 }
 

@@ -48,7 +48,11 @@ enum Command {
     #[command(hide = true)]
     Spin,
     /// Everything that a machine with a real GPU has to show
-    DeviceCheck(device_check::Args),
+    DeviceCheck(Box<device_check::Args>),
+    /// Time the first requests of a process: what `device-check` starts
+    #[cfg(feature = "engine")]
+    #[command(hide = true)]
+    FirstToken(device_check::first::Args),
     /// Fetch real models into a folder
     Models(models::Args),
     /// Generate the node tests of the `onnx` package
@@ -67,6 +71,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&args),
         Command::Spin => bench::spin(),
         Command::DeviceCheck(args) => device_check::run(&args),
+        #[cfg(feature = "engine")]
+        Command::FirstToken(args) => device_check::first::run(&args),
         Command::Models(args) => models::run(&args),
         Command::Onnx(args) => onnx::run(&args),
         Command::Goldens(args) => goldens::run(&args),

@@ -23,7 +23,7 @@ fn peak(model: &str, prompt: &str, threads: &str) -> u64 {
 /// Words that differ, so that many rows of the embedding are read.
 fn words(n: usize) -> String {
     let word = |i: usize| {
-        let letter = |shift: usize| char::from(b'a' + (i * 7919 >> shift) as u8 % 26);
+        let letter = |shift: usize| char::from(b'a' + ((i * 7919) >> shift) as u8 % 26);
         [letter(0), 'a', letter(5), 'e', letter(9)].iter().collect::<String>()
     };
     (0..n).map(word).collect::<Vec<_>>().join(" ")

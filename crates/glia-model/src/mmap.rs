@@ -183,7 +183,8 @@ mod tests {
             of("r-xp", "", "0"),
         ]
         .concat();
-        assert_eq!(unchanged_parts(&smaps, "/bin/glia"), [0x1000..0x3000]);
+        let whole = 0x1000..0x3000;
+        assert_eq!(unchanged_parts(&smaps, "/bin/glia"), vec![whole]);
         assert!(unchanged_parts("r-xp\n:\n\nAnonymous:\n", "/bin/glia").is_empty());
     }
 }

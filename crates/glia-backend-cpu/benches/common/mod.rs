@@ -145,7 +145,9 @@ impl Lab {
 }
 
 /// Every dtype that a weight matrix may have: from the table of dtypes, so that a new one is measured too.
-pub use tiny::weight_dtypes;
+pub fn weight_dtypes() -> Vec<DType> {
+    tiny::weight_dtypes()
+}
 
 /// Numbers in -1..1 that look random.
 pub fn noise(n: usize) -> Vec<f32> {

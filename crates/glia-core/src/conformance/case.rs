@@ -104,7 +104,7 @@ impl Case {
             programs: Programs::default(),
         };
         let prepared = case.prepare(&cx.name).ok().filter(|p| p.is_timed(&cx))?;
-        prepared.time(&cx).ok()
+        prepared.time(&cx, self.speed_only).ok()
     }
 
     #[cfg(test)]

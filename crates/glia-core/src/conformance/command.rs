@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::suite::{IntoBackend, Options, names, run};
+use super::suite::{IntoBackend, Options, names, run_each};
 
 const USAGE: &str = "\
 Runs the conformance suite of glia-core on this backend.
@@ -12,6 +12,9 @@ Runs the conformance suite of glia-core on this backend.
   --list     print the names of the cases
   --bench    time the cases of single ops: GB/s and GFLOP/s
 ";
+
+/// Cases between two lines of progress on stderr.
+const PROGRESS: usize = 100;
 
 /// Runs the suite as the arguments of the process say and prints the report and the support table; fails when
 /// something is red.
@@ -39,7 +42,21 @@ pub fn main(backend: impl IntoBackend) -> ExitCode {
             other => options.filter = Some(other.to_owned()),
         }
     }
-    let report = run(backend, &options);
+    let (mut n_run, mut n_red) = (0, 0);
+    let report = run_each(backend, &options, |entry, n| {
+        // Told at once: a run that is cut short has said what it found.
+        if let Some(red) = entry.red() {
+            n_red += 1;
+            eprintln!("RED {red}");
+        }
+        n_run += 1;
+        if n_run % PROGRESS == 0 {
+            eprintln!(
+                "{n_run} of {n} cases have run, {n_red} red; the last was {}",
+                entry.name
+            );
+        }
+    });
     print(&format!("{}\n", report.support_table()));
     let programs = report.program_table();
     if !programs.is_empty() {

@@ -87,14 +87,35 @@ impl Report {
     }
 
     /// Times of the cases that were timed, as Markdown: per case the median time, bytes moved and operations done in
-    /// 10^9 a second. Small cases measure the cost of a call.
+    /// 10^9 a second. First ops of the sizes of real models, run several times in a call; then the small cases, whose
+    /// time is mostly that of a call.
     pub fn speed_table(&self) -> String {
-        let mut text = String::from("| case | µs | GB/s | GFLOP/s |\n|---|---:|---:|---:|\n");
-        for entry in &self.entries {
-            let Some(timing) = entry.timing else { continue };
-            let micros = timing.time.as_secs_f64() * 1e6;
-            let (gb, gflop) = (timing.gb_per_s(), timing.gflop_per_s());
-            text += &format!("| {} | {micros:.1} | {gb:.2} | {gflop:.2} |\n", entry.name);
+        let rows = |chained: bool| {
+            let mut rows = String::new();
+            for entry in &self.entries {
+                let Some(timing) = entry.timing.filter(|t| (t.n_chained > 1) == chained) else {
+                    continue;
+                };
+                let micros = timing.time.as_secs_f64() * 1e6;
+                let (gb, gflop) = (timing.gb_per_s(), timing.gflop_per_s());
+                let times = if chained {
+                    format!(" {} |", timing.n_chained)
+                } else {
+                    String::new()
+                };
+                rows += &format!("| {} | {micros:.1} | {gb:.2} | {gflop:.2} |{times}\n", entry.name);
+            }
+            rows
+        };
+        let head = ("| case | µs | GB/s | GFLOP/s |", "|---|---:|---:|---:|");
+        let mut text = String::new();
+        let (chained, single) = (rows(true), rows(false));
+        if !chained.is_empty() {
+            text += &format!("{} per call |\n{}---:|\n{chained}", head.0, head.1);
+        }
+        if !single.is_empty() {
+            let between = if text.is_empty() { "" } else { "\n" };
+            text += &format!("{between}{}\n{}\n{single}", head.0, head.1);
         }
         text
     }

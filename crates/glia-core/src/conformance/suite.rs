@@ -72,20 +72,25 @@ pub fn names() -> Vec<String> {
 
 /// Runs the cases on a backend, one after the other.
 pub fn run(backend: impl IntoBackend, options: &Options) -> Report {
+    run_each(backend, options, |_, _| {})
+}
+
+/// As [`run`]; `seen` is told of each case that has run, and how many there are.
+pub(super) fn run_each(backend: impl IntoBackend, options: &Options, mut seen: impl FnMut(&Entry, usize)) -> Report {
     let suite = Suite {
         backend: backend.into_backend(),
         exceptions: options.expect_failures.clone(),
     };
+    let mut cases = cases();
+    let is_meant = |name: &str| options.filter.as_ref().is_none_or(|f| name.contains(f.as_str()));
+    cases.retain(|case| (options.bench || !case.speed_only) && is_meant(&case.full_name()));
     let mut entries = Vec::new();
-    for case in cases().iter().filter(|c| options.bench || !c.speed_only) {
-        let name = case.full_name();
-        if options.filter.as_ref().is_some_and(|f| !name.contains(f.as_str())) {
-            continue;
-        }
+    for case in &cases {
         let mut entry = suite.entry(case);
         if options.bench && entry.outcome == Outcome::Passed {
             entry.timing = case.time(&suite.backend);
         }
+        seen(&entry, cases.len());
         entries.push(entry);
     }
     Report {

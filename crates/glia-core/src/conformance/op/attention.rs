@@ -204,8 +204,8 @@ pub(super) fn add_speed(list: &mut List) {
         causal: true,
         ..With::default()
     };
-    attend(list, "speed_token", DType::F32, causal, [1, 1024, 16, 4, 64, 64]);
-    attend(list, "speed_prompt", DType::F32, causal, [64, 1024, 8, 2, 64, 64]);
+    attend(list, "speed_token", DType::F32, causal, [1, 2048, 32, 8, 128, 128]);
+    attend(list, "speed_prompt", DType::F32, causal, [128, 1024, 16, 4, 128, 128]);
 }
 
 fn special(list: &mut List) {

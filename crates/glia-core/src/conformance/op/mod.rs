@@ -156,12 +156,13 @@ pub(super) fn add_speed(list: &mut List) {
         DType::Q4_K,
         DType::Q6_K,
     ] {
-        for (name, m, n, k) in [("token", 1, 2048, 2048), ("prompt", 64, 1024, 1024)] {
-            let inputs = vec![x(f32, &[m, k]), w(dtype, &[n, k])];
+        // Square, so that products can be chained, with weights that leave sizes as they are.
+        for (name, m, k) in [("token", 1, 4096), ("prompt", 128, 2048)] {
+            let inputs = vec![x(f32, &[m, k]), w(dtype, &[k, k]).sized(1.5 / (k as f32).sqrt())];
             list.op_for(format!("speed_{name}_{dtype}"), Op::MatMul, inputs, dtype);
         }
     }
-    let rows = || x(f32, &[64, 4096]);
+    let rows = || x(f32, &[512, 4096]);
     let rms = Op::RmsNorm {
         eps: 1e-5,
         plus_one: false,

@@ -227,7 +227,7 @@ impl<'a> Prepared<'a> {
     }
 
     /// How many rows the activations have in common, when the op treats them row by row.
-    fn n_rows(&self) -> Option<usize> {
+    pub fn n_rows(&self) -> Option<usize> {
         let mut sizes = self.activations().map(|t| t.shape().first().copied());
         let n = sizes.next()??;
         if n == 0 || !sizes.all(|other| other == Some(n)) {
