@@ -48,3 +48,35 @@ fn what_does_not_run_on_the_first_backend_is_told() {
     let plan = out(glia(&["inspect", "demo", "--plan", "--backend", "cpu,reference"], b""));
     assert!(plan.contains("nodes run on cpu\n"), "{plan}");
 }
+
+/// Whatever is wrong with the drivers of a GPU, a run that does not ask for it does not see them.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_run_on_the_cpu_needs_no_driver_of_a_gpu() {
+    let run_on = |backend: &str| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_glia"))
+            .args([
+                "run",
+                "--model",
+                "demo",
+                "--raw",
+                "-p",
+                "To be",
+                "-n",
+                "3",
+                "--backend",
+                backend,
+            ])
+            .env("HF_HUB_OFFLINE", "1")
+            .env("VK_DRIVER_FILES", "/nowhere/driver.json")
+            .env("VK_ICD_FILENAMES", "/nowhere/driver.json")
+            .output()
+            .unwrap()
+    };
+    out(run_on("cpu"));
+    fails(
+        run_on("wgpu"),
+        1,
+        &["no adapter", "install a Vulkan driver", "`cpu` needs none"],
+    );
+}

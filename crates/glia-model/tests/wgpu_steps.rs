@@ -68,6 +68,40 @@ fn a_decode_step_builds_nothing_and_submits_once() {
     }
 }
 
+/// Memory for keys and values doubles at 1,024 tokens: what was there moves along in the step's own submission.
+#[test]
+fn a_step_in_which_the_cache_grows_submits_once_too() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let longer = Options {
+        max_context: Some(2048),
+        precision: Precision::Exact,
+        ..options(&gpu)
+    };
+    let model = Model::open_demo_with(longer).unwrap();
+    let ids: Vec<u32> = (0..1020).map(|i| i * 7 % 2048).collect();
+    let mut session = model.session().unwrap();
+    session.feed(&ids, &WantedRows::Last).unwrap();
+    session.feed(&[1], &WantedRows::Last).unwrap();
+    let mut grown = 0;
+    let mut last = Vec::new();
+    for id in 2..10 {
+        let before = gpu.counters();
+        let row = session.feed(&[id], &WantedRows::Last).unwrap();
+        let step = gpu.counters().since(&before);
+        assert_eq!((step.submits, step.pipelines), (1, 0), "{step:?}");
+        grown += usize::from(step.buffers > 0);
+        last = row.as_f32().unwrap().to_vec();
+    }
+    assert_eq!(grown, 1);
+    // The same tokens, where the memory was large enough from the step before on.
+    let mut session = model.session().unwrap();
+    session.feed(&ids, &WantedRows::Last).unwrap();
+    let row = session.feed(&(1..10).collect::<Vec<u32>>(), &WantedRows::Last).unwrap();
+    for (a, b) in last.iter().zip(row.as_f32().unwrap()) {
+        assert!((a - b).abs() < 2e-2, "{a} {b}");
+    }
+}
+
 #[test]
 fn tokens_are_chosen_on_the_device() {
     let Some(gpu) = gpu(WgpuOptions::default()) else { return };
@@ -186,6 +220,35 @@ fn a_lost_device_is_said_and_the_session_is_as_before() {
     let model = Model::open_demo_with(options(&gpu)).unwrap();
     let again = model.session().unwrap().feed(&[1, 2, 3], &WantedRows::Last).unwrap();
     assert_eq!(again.as_f32().unwrap(), expected.as_f32().unwrap());
+}
+
+#[test]
+fn a_device_lost_in_the_middle_of_a_generation_ends_it_with_an_error() {
+    let Some(gpu) = gpu(WgpuOptions::default()) else { return };
+    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let params = GenerateParams {
+        max_tokens: Some(20),
+        ignore_eos: true,
+        ..GenerateParams::default()
+    };
+    let mut n_tokens = 0;
+    let mut error = None;
+    for event in model.generate_ids(&[1, 2, 3], params).unwrap() {
+        match event {
+            Ok(Event::Token { .. }) => n_tokens += 1,
+            Ok(_) => {}
+            Err(e) => {
+                assert!(error.is_none(), "nothing comes after an error");
+                error = Some(e.to_string());
+            }
+        }
+        if n_tokens == 3 {
+            gpu.lose_device();
+        }
+    }
+    let error = error.expect("the device is gone");
+    assert!(error.contains("the device was lost"), "{error}");
+    assert!((3..20).contains(&n_tokens), "{n_tokens}");
 }
 
 #[test]

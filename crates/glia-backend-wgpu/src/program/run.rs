@@ -1,5 +1,6 @@
 //! One step: memory grown where it must, inputs written, dispatches recorded in slices, outputs copied out.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +19,8 @@ use crate::shader::{Call, MAX_WORDS, params_layout};
 pub(super) struct Bound {
     /// By buffer: memory of its own.
     own: Vec<Option<Pooled>>,
+    /// By buffer: memory that it has outgrown, whose bytes move along in the next submission.
+    outgrown: RefCell<Vec<(usize, Pooled)>>,
     slots: Vec<Option<Pooled>>,
     groups: Vec<Option<wgpu::BindGroup>>,
     params: Option<(Pooled, wgpu::BindGroup)>,
@@ -36,13 +39,14 @@ impl Bound {
     pub fn new(program: &Compiled) -> Bound {
         Bound {
             own: program.bufs.iter().map(|_| None).collect(),
+            outgrown: RefCell::default(),
             slots: (0..program.slots.n_slots).map(|_| None).collect(),
             groups: program.dispatches.iter().map(|_| None).collect(),
             params: None,
         }
     }
 
-    /// More memory for a part of a state; what it holds moves along.
+    /// More memory for a part of a state; what it holds moves along with the next step.
     pub fn grow_kv(&mut self, program: &Compiled, state: StateId, part: usize, bytes: u64) -> Result<(), BackendError> {
         let is_it = |def: &BufDef| matches!(def, BufDef::Kv { state: s, part: p } if (*s, *p) == (state, part));
         let Some(at) = program.bufs.iter().position(is_it) else {
@@ -50,12 +54,13 @@ impl Bound {
         };
         check_binding(&program.gpu, "the KV cache of a layer", bytes)?;
         let grown = program.gpu.buffer("kv", Use::Storage, bytes)?;
-        if let Some(old) = &self.own[at] {
-            let mut encoder = program.gpu.device.create_command_encoder(&Default::default());
-            copy(&mut encoder, old, &grown, old.size());
-            program.gpu.submit("kv growth", encoder.finish())?;
+        let outgrown = self.outgrown.get_mut();
+        // What has grown twice between two submissions still has its bytes where they were first.
+        if let Some(old) = self.own[at].replace(grown)
+            && !outgrown.iter().any(|(buf, _)| *buf == at)
+        {
+            outgrown.push((at, old));
         }
-        self.own[at] = Some(grown);
         self.unbind(program, |buf| buf == at);
         Ok(())
     }
@@ -190,6 +195,9 @@ impl Bound {
         input::check_limits(program, &given)?;
         self.ensure(program, info)?;
         let mut encoder = gpu.device.create_command_encoder(&Default::default());
+        for (buf, old) in self.outgrown.borrow().iter() {
+            copy(&mut encoder, old, self.buffer(program, *buf)?, old.size());
+        }
         for (buf, def) in program.bufs.iter().enumerate() {
             let target = || self.buffer(program, buf);
             match def {
@@ -346,6 +354,7 @@ impl Bound {
                 break;
             }
             let index = gpu.submit(NAME, encoder.finish())?;
+            self.outgrown.borrow_mut().clear();
             // One at a time: a cancelled step ends soon, and none holds up what else uses the device.
             gpu.wait(Some(index))?;
             if let (Some(sink), true) = (step.profile, end > at) {
@@ -424,6 +433,7 @@ impl Bound {
             made.insert(i, (stay, map));
         }
         let index = gpu.submit(NAME, encoder.finish())?;
+        self.outgrown.borrow_mut().clear();
         let mut outputs = Vec::with_capacity(program.outputs.len());
         for (i, output) in program.outputs.iter().enumerate() {
             outputs.push(match (output, made.remove(&i)) {
@@ -472,7 +482,10 @@ fn check_binding(gpu: &Gpu, what: &str, bytes: u64) -> Result<(), BackendError> 
         return Ok(());
     }
     Err(BackendError::OutOfMemory {
-        what: format!("`{what}` in one binding of {}", gpu.entry.name),
+        what: format!(
+            "`{what}` in one binding of {} (fewer tokens in a step or in the context need less)",
+            gpu.entry.name
+        ),
         needed_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
         limit_bytes: usize::try_from(gpu.caps.max_binding_bytes).unwrap_or(usize::MAX),
     })

@@ -21,7 +21,14 @@ const MIDDLES: &[Middle] = &[
         b.one("y", Op::MatMul, &[wide, w])
     }),
     ("add", |b, x| b.one("y", Op::Binary(Binary::Add), &[x, x])),
+    ("sub", |b, x| b.one("y", Op::Binary(Binary::Sub), &[x, x])),
+    ("mul", |b, x| b.one("y", Op::Binary(Binary::Mul), &[x, x])),
+    ("div", |b, x| b.one("y", Op::Binary(Binary::Div), &[x, x])),
+    ("scale", |b, x| b.one("y", Op::Scale { factor: 3.0 }, &[x])),
+    ("clamp", |b, x| b.one("y", Op::Clamp { min: -0.5, max: 0.5 }, &[x])),
+    ("gelu", |b, x| b.one("y", Op::Unary(Unary::Gelu), &[x])),
     ("silu", |b, x| b.one("y", Op::Unary(Unary::Silu), &[x])),
+    ("geglu", |b, x| b.one("y", Op::Gated(Gate::Gelu), &[x, x])),
     ("swiglu", |b, x| b.one("y", Op::Gated(Gate::Silu), &[x, x])),
     ("rms_norm", |b, x| {
         let op = Op::RmsNorm {
@@ -41,6 +48,15 @@ const MIDDLES: &[Middle] = &[
         };
         b.one("y", op, &[x])
     }),
+    ("permute", |b, x| {
+        let cut = b.one("cut", Op::Reshape { dims: vec![-1, 4, 4] }, &[x]);
+        b.one("y", Op::Permute { axes: vec![1, 2, 0] }, &[cut])
+    }),
+    ("gather", |b, x| {
+        let ids = Tensor::from_i32([5], &[3, 15, 0, 7, 7]);
+        let ids = b.weight("ids", ids.expect("five integers are five"));
+        b.one("y", Op::Gather { axis: 1 }, &[x, ids])
+    }),
     ("concat", |b, x| b.one("y", Op::Concat { axis: 1 }, &[x, x])),
     ("split", |b, x| {
         b.node(
@@ -54,6 +70,8 @@ const MIDDLES: &[Middle] = &[
     }),
     ("repeat", |b, x| b.one("y", Op::Repeat { axis: 1, n: 3 }, &[x])),
     ("sum", |b, x| b.one("y", Op::Sum { axis: 1, keep: false }, &[x])),
+    ("mean", |b, x| b.one("y", Op::Mean { axis: 1, keep: true }, &[x])),
+    ("argmax", |b, x| b.one("y", Op::Argmax { axis: 1 }, &[x])),
     ("cast", |b, x| {
         let half = b.one("half", Op::Cast { to: DType::F16 }, &[x]);
         b.one("y", Op::Cast { to: DType::F32 }, &[half])

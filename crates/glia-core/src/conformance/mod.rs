@@ -2,7 +2,8 @@
 //!
 //! Cases of every op over dtypes, shapes and extreme values, whole small segments, states, memory, the defaulted
 //! methods of the trait and threads, each compared with the f64 oracle of [`reference`](crate::reference), which shares
-//! no code with any backend. What a backend does not support is no failure: it shows in the support table.
+//! no code with any backend, but for the decoders of quantised blocks that a backend may take from
+//! [`quant`](crate::quant) (golden blocks hold those). What a backend does not support is no failure: it shows in the support table.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! The oracle: every op of the vocabulary as plain loops in f64, rounded once at the end. For tests and comparisons;
-//! shares no code with any kernel.
+//! shares no code with any kernel, but for the decoders of quantised blocks (`quant`), which are held to golden blocks.
 
 mod array;
 mod attention;
