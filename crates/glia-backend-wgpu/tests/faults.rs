@@ -75,7 +75,7 @@ fn adapters_that_are_not_there_are_told_with_those_that_are() {
             .err()
             .map(|e| e.to_string());
         let error = error.expect("no such adapter");
-        assert!(error.contains(said) && error.contains("0: "), "{error}");
+        assert!(error.contains(said) && error.contains("wgpu:0 is "), "{error}");
     }
     let name = glia_backend_wgpu::adapters()[0].name.clone();
     works(&gpu(

@@ -129,7 +129,7 @@ fn inspect_shows_card_plan_and_graph() {
     ] {
         assert!(card.contains(line), "{card}");
     }
-    let plan = out(glia(&["inspect", "demo", "--plan"], b""));
+    let plan = out(glia(&["inspect", "demo", "--plan", "--max-step-tokens", "512"], b""));
     for part in [
         "who runs what",
         "cpu runs",

@@ -50,7 +50,7 @@ const MIDDLES: &[Middle] = &[
     }),
     ("permute", |b, x| {
         let cut = b.one("cut", Op::Reshape { dims: vec![-1, 4, 4] }, &[x]);
-        b.one("y", Op::Permute { axes: vec![1, 2, 0] }, &[cut])
+        b.one("y", Op::Permute { perm: vec![1, 2, 0] }, &[cut])
     }),
     ("gather", |b, x| {
         let ids = Tensor::from_i32([5], &[3, 15, 0, 7, 7]);

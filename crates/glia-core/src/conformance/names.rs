@@ -262,11 +262,12 @@ macro_rules! __conformance_names {
                 fork_at_40 fork_at_63 fork_at_64 fork_at_65 fork_at_70 fork_of_forks fork_then_roll_back rollback
                 rollback_of_several cancel_anywhere refused_steps max_context max_state_bytes free_and_reuse;
             memory:
-                around_matmul_f32 around_matmul_odd around_matmul_q8_0 around_add around_silu around_swiglu
-                around_rms_norm around_layer_norm around_softmax around_transpose around_slice around_concat
-                around_split around_repeat around_sum around_cast around_topk around_rope around_sdpa
-                outputs_outlive_later_steps keys_that_are_returned_stay inputs_of_programs_are_unchanged
-                donated_inputs_of_nodes;
+                around_matmul_f32 around_matmul_odd around_matmul_q8_0 around_add around_sub around_mul around_div
+                around_scale around_clamp around_gelu around_silu around_geglu around_swiglu around_rms_norm
+                around_layer_norm around_softmax around_transpose around_slice around_permute around_gather
+                around_concat around_split around_repeat around_sum around_mean around_argmax around_cast
+                around_topk around_rope around_sdpa outputs_outlive_later_steps keys_that_are_returned_stay
+                inputs_of_programs_are_unchanged donated_inputs_of_nodes;
             methods:
                 name support_is_consistent unsupported_ops_are_errors memory_hints space_is_constant
                 interpreted_attention interpreted_attention_window interpreted_attention_softcap

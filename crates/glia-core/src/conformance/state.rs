@@ -11,7 +11,7 @@ use Action::{CancelEverywhere, Create, Fork, Free, Refused, RolledBack, Truncate
 const STALE: &str = "a stale KV row, it seems: rows of an old past are still read";
 const FORKED: &str = "a stale KV row, it seems: rows of an old past are still read, or a fork and its parent share rows that one of \
                       them writes to";
-const TENTATIVE: &str = "a step is tentative until commit: what it wrote must not be seen after a rollback";
+pub(super) const TENTATIVE: &str = "a step is tentative until commit: what it wrote must not be seen after a rollback";
 const NEIGHBOURS: &str = "sequences of one step seem to read each other's rows";
 
 pub(super) fn add(list: &mut List) {
