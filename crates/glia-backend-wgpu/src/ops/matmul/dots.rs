@@ -22,8 +22,8 @@ struct Measured {
 
 /// `cargo bench -p glia-backend-wgpu --bench matmul -- --dots` measures an adapter; those that are not here compute in
 /// F32. On llvmpipe (Mesa 22.3, AVX-512, two cores, builds beside it) one row by 49152 x 576 and 49152 x 768 took 0.52
-/// to 0.96 of the time for Q8_0, Q4_0, Q4_1 and Q4_K, but for one run of three in which Q8_0 took 2.03; by 1536 x 576 and
-/// 2048 x 2048, 0.22 to 1.98; more rows, 0.48 to 2.5, mostly above 1.
+/// to 0.96 of the time for Q8_0, Q4_0, Q4_1 and Q4_K, but for one run of three in which Q8_0 took 2.03; by 1536 x 576
+/// and 2048 x 2048, 0.22 to 1.98; more rows, 0.48 to 2.5, mostly above 1.
 const TABLE: [Measured; 1] = [Measured {
     name: "llvmpipe",
     most_rows: 1,
