@@ -269,19 +269,37 @@ macro_rules! __conformance_names {
                 around_topk around_rope around_sdpa outputs_outlive_later_steps keys_that_are_returned_stay
                 inputs_of_programs_are_unchanged donated_inputs_of_nodes;
             methods:
-                name support_is_consistent unsupported_ops_are_errors memory_hints space_is_constant
-                interpreted_attention interpreted_attention_window interpreted_attention_softcap
-                interpreted_attention_long_rope interpreted_gated_mlp interpreted_encoder interpreted_tied_head
-                interpreted_decoder interpreted_views interpreted_slices interpreted_same_operand
-                interpreted_weights_as_views interpreted_many_outputs round_trip_f32 round_trip_f16 round_trip_bf16
-                round_trip_f64 round_trip_i8 round_trip_i16 round_trip_i32 round_trip_i64 round_trip_u8
-                round_trip_bool round_trip_q4_0 round_trip_q4_1 round_trip_q5_0 round_trip_q5_1 round_trip_q8_0
-                round_trip_q8_1 round_trip_q2_k round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k
-                round_trip_q8_k round_trip_iq1_s round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs
-                round_trip_iq2_s round_trip_iq3_xxs round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs
-                round_trip_tq1_0 round_trip_tq2_0 round_trip_mxfp4 round_trip_nvfp4 programs_describe_themselves
-                profiles_name_instructions state_bytes_count_rows weight_bytes_count_copies
-                states_of_a_program_are_apart;
+                supports_node_default_decoder supports_node_default_decoder_q8_0 supports_node_default_encoder
+                supports_node_default_nodes supports_node_override_decoder supports_node_override_decoder_q8_0
+                supports_node_override_encoder supports_node_override_nodes pack_default_decoder
+                pack_default_decoder_q8_0 pack_default_encoder pack_default_nodes pack_override_decoder
+                pack_override_decoder_q8_0 pack_override_encoder pack_override_nodes execute_node_default_decoder
+                execute_node_default_decoder_q8_0 execute_node_default_encoder execute_node_default_nodes
+                execute_node_override_decoder execute_node_override_decoder_q8_0 execute_node_override_encoder
+                execute_node_override_nodes space_default_decoder space_default_decoder_q8_0 space_default_encoder
+                space_default_nodes space_override_decoder space_override_decoder_q8_0 space_override_encoder
+                space_override_nodes memory_hints_default_decoder memory_hints_default_decoder_q8_0
+                memory_hints_default_encoder memory_hints_override_decoder memory_hints_override_decoder_q8_0
+                memory_hints_override_encoder compile_default_decoder compile_default_decoder_q8_0
+                compile_default_encoder compile_override_decoder compile_override_decoder_q8_0
+                compile_override_encoder weight_bytes_default_decoder weight_bytes_default_decoder_q8_0
+                weight_bytes_default_encoder weight_bytes_override_decoder weight_bytes_override_decoder_q8_0
+                weight_bytes_override_encoder describe_default_decoder describe_default_decoder_q8_0
+                describe_default_encoder describe_override_decoder describe_override_decoder_q8_0
+                describe_override_encoder state_bytes_default_encoder state_bytes_override_decoder
+                state_bytes_override_decoder_q8_0 state_bytes_override_encoder name support_is_consistent
+                unsupported_ops_are_errors memory_hints space_is_constant interpreted_attention
+                interpreted_attention_window interpreted_attention_softcap interpreted_attention_long_rope
+                interpreted_gated_mlp interpreted_encoder interpreted_tied_head interpreted_decoder
+                interpreted_views interpreted_slices interpreted_same_operand interpreted_weights_as_views
+                interpreted_many_outputs round_trip_f32 round_trip_f16 round_trip_bf16 round_trip_f64 round_trip_i8
+                round_trip_i16 round_trip_i32 round_trip_i64 round_trip_u8 round_trip_bool round_trip_q4_0
+                round_trip_q4_1 round_trip_q5_0 round_trip_q5_1 round_trip_q8_0 round_trip_q8_1 round_trip_q2_k
+                round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k round_trip_q8_k round_trip_iq1_s
+                round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs round_trip_iq2_s round_trip_iq3_xxs
+                round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs round_trip_tq1_0 round_trip_tq2_0
+                round_trip_mxfp4 round_trip_nvfp4 programs_describe_themselves profiles_name_instructions
+                state_bytes_count_rows weight_bytes_count_copies states_of_a_program_are_apart;
             threads:
                 matmul_from_four add_from_four silu_from_four rms_norm_from_four softmax_from_four sdpa_from_four
                 rope_from_four token_embed_from_four programs_from_four;

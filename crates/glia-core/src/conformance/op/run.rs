@@ -180,6 +180,11 @@ impl<'a> Prepared<'a> {
         outputs.into_iter().map(home).collect()
     }
 
+    /// Whether one call of `execute_node` is right.
+    pub fn node_is_right(&self, cx: &Cx) -> Result<(), Failure> {
+        self.judge("execute_node", Precision::Exact, guarded(|| self.by_node(cx)))
+    }
+
     /// Inputs as a node is given them, and what the backend has packed of them.
     pub fn packed(&self, cx: &Cx) -> Result<(Vec<Tensor>, Vec<Option<Packed>>), BackendError> {
         let backend = &cx.backend;

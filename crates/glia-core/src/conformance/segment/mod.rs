@@ -10,9 +10,9 @@ mod views;
 
 pub(super) use blocks::{attention_layer, walk};
 pub(super) use builder::{Built, SegmentBuilder, Slots};
-pub(super) use compare::{Check, check};
+pub(super) use compare::{Check, Given, check, given};
 pub(super) use mixed::MixedBackend;
-pub(super) use script::{Action, Bad, Event, Rig, Setup, Wanted, support};
+pub(super) use script::{Action, Bad, Event, Rig, Setup, Wanted, support, takes};
 
 use super::case::List;
 use crate::{DType, Precision};
