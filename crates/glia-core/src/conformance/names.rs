@@ -267,7 +267,26 @@ macro_rules! __conformance_names {
                 around_layer_norm around_softmax around_transpose around_slice around_permute around_gather
                 around_concat around_split around_repeat around_sum around_mean around_argmax around_cast
                 around_topk around_rope around_sdpa outputs_outlive_later_steps keys_that_are_returned_stay
-                inputs_of_programs_are_unchanged donated_inputs_of_nodes;
+                inputs_of_programs_are_unchanged donated_to_matmul_f32 donated_to_matmul_odd donated_to_matmul_q8_0
+                donated_to_add donated_to_sub donated_to_mul donated_to_div donated_to_scale donated_to_clamp
+                donated_to_gelu donated_to_silu donated_to_geglu donated_to_swiglu donated_to_rms_norm
+                donated_to_layer_norm donated_to_softmax donated_to_transpose donated_to_slice donated_to_permute
+                donated_to_gather donated_to_concat donated_to_split donated_to_repeat donated_to_sum
+                donated_to_mean donated_to_argmax donated_to_cast donated_to_topk donated_to_rope donated_to_sdpa
+                donated_to_add_left donated_to_add_right donated_to_sub_left donated_to_sub_right
+                donated_to_mul_left donated_to_mul_right donated_to_swiglu_left donated_to_swiglu_right
+                donated_to_add_of_rows_and_columns donated_to_residual donated_to_product_and_bias
+                donated_to_rms_norm_and_gain donated_to_layer_norm_gain_bias donated_to_cast_of_same_size
+                donated_to_tanh_of_tanh donated_to_view_of_output donated_to_node_matmul donated_to_node_add
+                donated_to_node_sub donated_to_node_mul donated_to_node_div donated_to_node_silu
+                donated_to_node_gelu donated_to_node_gelu_tanh donated_to_node_relu donated_to_node_sigmoid
+                donated_to_node_tanh donated_to_node_exp donated_to_node_scale donated_to_node_clamp
+                donated_to_node_swiglu donated_to_node_geglu donated_to_node_geglu_tanh donated_to_node_rms_norm
+                donated_to_node_layer_norm donated_to_node_softmax donated_to_node_token_embed
+                donated_to_node_gather donated_to_node_rope donated_to_node_sdpa donated_to_node_reshape
+                donated_to_node_transpose donated_to_node_permute donated_to_node_slice donated_to_node_concat
+                donated_to_node_split donated_to_node_repeat donated_to_node_cast donated_to_node_sum
+                donated_to_node_mean donated_to_node_argmax donated_to_node_topk;
             methods:
                 supports_node_default_decoder supports_node_default_decoder_q8_0 supports_node_default_encoder
                 supports_node_default_nodes supports_node_override_decoder supports_node_override_decoder_q8_0

@@ -59,9 +59,14 @@ impl OpCase {
             .is_ok_and(|outputs| backend.supports_node(&NodeView::new("case", &self.op, &types, &outputs, &is_const)))
     }
 
-    pub fn prepare(&self, name: &str) -> Result<Prepared<'_>, BackendError> {
+    /// Its inputs; `name` is the seed of their numbers.
+    pub fn tensors(&self, name: &str) -> Vec<Tensor> {
         let mut random = Random::of(name);
-        let original: Vec<Tensor> = self.inputs.iter().map(|i| i.tensor(&mut random)).collect();
+        self.inputs.iter().map(|i| i.tensor(&mut random)).collect()
+    }
+
+    pub fn prepare(&self, name: &str) -> Result<Prepared<'_>, BackendError> {
+        let original = self.tensors(name);
         let types: Vec<ValueType> = original
             .iter()
             .map(|t| ValueType::fixed(t.dtype(), t.shape()))
