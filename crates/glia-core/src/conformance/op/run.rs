@@ -59,6 +59,11 @@ impl OpCase {
             .is_ok_and(|outputs| backend.supports_node(&NodeView::new("case", &self.op, &types, &outputs, &is_const)))
     }
 
+    /// Whether no error does in the place of its answer.
+    pub fn always_answers(&self) -> bool {
+        self.fails.is_none() && self.may_refuse.is_none()
+    }
+
     /// Its inputs; `name` is the seed of their numbers.
     pub fn tensors(&self, name: &str) -> Vec<Tensor> {
         let mut random = Random::of(name);

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Built, MixedBackend};
 use crate::conformance::case::guarded;
 use crate::conformance::data::{Random, plain};
+use crate::conformance::op::repeat;
 use crate::conformance::ran::Ran;
 use crate::{
     Backend, BackendError, CancelToken, CompileOptions, DType, InputRole, Instr, InterpretedProgram, NodeView,
@@ -227,6 +229,21 @@ impl Rig {
         let ran = self.run(seqs, &Wanted::All, (None, Some(sink)));
         self.commit(seqs);
         ran.map_err(|e| e.to_string())
+    }
+
+    /// Median time of a step with its outputs brought to the host, always behind the same tokens.
+    pub fn time(&mut self, seqs: &[(u64, Range<i32>)], wanted: &[u32]) -> Result<Duration, BackendError> {
+        let rows = self.rows(seqs);
+        let tokens: Vec<i32> = seqs.iter().flat_map(|(_, t)| t.clone()).collect();
+        let inputs = self.inputs(&rows, &tokens, wanted)?;
+        repeat(|| {
+            let ran = guarded(|| self.state.run(&Step::new(&rows, &inputs, wanted)));
+            self.state.rollback();
+            for tensor in ran?.iter().filter(|t| t.check_on_host().is_err()) {
+                self.backend.download(tensor)?;
+            }
+            Ok(())
+        })
     }
 
     fn run(
