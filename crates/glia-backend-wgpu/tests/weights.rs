@@ -3,7 +3,8 @@
 mod parts;
 
 use glia_backend_wgpu::{WgpuBackend, WgpuOptions};
-use glia_core::{Backend, DType, Op, Tensor, quant};
+use glia_core::{Backend, CompileOptions, DType, Dim, Op, Precision, Tensor, ValueType, quant};
+use parts::{Build, difference, random, run_once};
 
 /// Random bytes whose blocks stand for numbers of a usual size: a device may take the smallest F32 for zero.
 fn blocks(dtype: DType, n_elems: usize) -> (Vec<u8>, Vec<f32>) {
@@ -68,6 +69,35 @@ fn every_dtype_is_decoded_as_the_core_does() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Without F16 arithmetic, weights of F16 and Q4_0 run in F32 kernels, and the program says that it has no others.
+#[test]
+fn what_runs_without_f16_arithmetic_is_told() {
+    const REMARK: &str = "no shader-f16: all kernels compute in F32";
+    let (n, k) = (40, 64);
+    let x = random(&[20, k], 1);
+    for dtype in [DType::F16, DType::Q4_0] {
+        let mut bytes = vec![0; dtype.size_bytes(n * k).unwrap()];
+        quant::quantize(dtype, random(&[n, k], 2).as_f32().unwrap(), &mut bytes).unwrap();
+        let weight = Tensor::from_bytes(dtype, [n, k], &bytes).unwrap();
+        let mut build = Build::default();
+        let rows = build.input("x", ValueType::new(DType::F32, [Dim::T, k.into()]));
+        let w = build.weight("w", weight.clone());
+        build.segment.outputs = build.op(Op::MatMul, &[rows, w]);
+        let expected = glia_core::reference::execute(&Op::MatMul, &[&x, &weight]).unwrap();
+        for baseline in [false, true] {
+            let gpu = WgpuBackend::new(WgpuOptions::default().with_baseline(baseline)).unwrap();
+            let options = CompileOptions::new(&build, Precision::Exact);
+            let said = gpu.compile(&build.segment, &options).unwrap().unwrap().describe();
+            let has_f16 = gpu.adapter().shader_f16 && !baseline;
+            assert_eq!(said.contains(REMARK), !has_f16, "{said}");
+            assert!(!said.contains('\n'), "{said}");
+            assert_eq!(gpu.adapter().remark().is_none(), gpu.adapter().shader_f16);
+            let got = run_once(&gpu, &build, Precision::Exact, std::slice::from_ref(&x));
+            assert_eq!(difference(&got[0], &expected[0], 1e-4), None, "{dtype}");
         }
     }
 }

@@ -243,6 +243,13 @@ fn devices_measure_when_asked() {
     let devices = out(glia(&["devices"], b""));
     assert_eq!(devices.lines().filter(|l| l.starts_with("cpu")).count(), 1, "{devices}");
     assert!(devices.lines().any(|l| l.starts_with("wgpu")), "{devices}");
+    // An adapter without F16 arithmetic is told from others, once.
+    let lacking = glia_backend_wgpu::adapters().iter().filter(|a| !a.shader_f16).count();
+    assert_eq!(
+        devices.matches("; no shader-f16: all kernels compute in F32").count(),
+        lacking,
+        "{devices}"
+    );
     let text = out(glia(&["devices", "--measure"], b""));
     for part in ["threads", "huge pages", "GB/s", "Gop/s", "int8", "f32"] {
         assert!(text.contains(part), "{text}");

@@ -5,7 +5,7 @@ use std::fmt;
 use glia_core::BackendError;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Instance, InstanceDescriptor};
 
-use super::{AdapterChoice, caps::Caps};
+use super::{AdapterChoice, Caps, WITHOUT_F16};
 
 /// An adapter of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +25,22 @@ pub struct AdapterEntry {
     pub subgroups: bool,
     /// Whether kernels may multiply by cooperative matrices, where a device is not held to the baseline.
     pub cooperative_matrices: bool,
+    /// Whether kernels may compute in F16, where a device is not held to the baseline. Weights and caches of F16 are read
+    /// without it, too.
+    pub shader_f16: bool,
+}
+
+impl AdapterEntry {
+    /// What it lacks and what is done instead, for people: a line of `glia devices`.
+    ///
+    /// ```
+    /// for adapter in glia_backend_wgpu::adapters() {
+    ///     assert_eq!(adapter.remark().is_some(), !adapter.shader_f16);
+    /// }
+    /// ```
+    pub fn remark(&self) -> Option<&'static str> {
+        (!self.shader_f16).then_some(WITHOUT_F16)
+    }
 }
 
 impl fmt::Display for AdapterEntry {
@@ -85,6 +101,7 @@ pub(super) fn entry(adapter: &Adapter) -> AdapterEntry {
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         max_binding_bytes: limits.max_storage_buffer_binding_size,
         subgroups: adapter.features().contains(wgpu::Features::SUBGROUP),
+        shader_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
         cooperative_matrices: Caps::of_adapter(adapter).has_coop(),
         name: info.name,
     }

@@ -18,6 +18,8 @@ pub(crate) struct Caps {
     pub timestamps: bool,
     /// Compiled pipelines can be kept.
     pub pipeline_cache: bool,
+    /// Kernels may compute in F16.
+    pub f16: bool,
     /// Cooperative matrices of F32: their rows, columns and depth.
     pub coop_f32: Option<u32>,
     /// Cooperative matrices of F16 that are summed in F32.
@@ -44,6 +46,9 @@ pub(crate) const MAX_STEPS: usize = 30_000;
 
 /// Cooperative matrices need this many threads in a subgroup at least, so that four have enough for a tile.
 const COOP_SUBGROUPS: std::ops::RangeInclusive<u32> = 8..=64;
+
+/// What is said of an adapter or a device without F16 arithmetic. Tensors and weights of F16 run all the same.
+pub(crate) const WITHOUT_F16: &str = "no shader-f16: all kernels compute in F32";
 
 /// The features to ask for, of those that the adapter has.
 pub(super) fn features(adapter: Features, baseline: bool) -> Features {
@@ -113,6 +118,7 @@ impl Caps {
         Caps {
             coop_f32: coop_side(coop, CooperativeScalarType::F32),
             coop_f16: coop_side(coop, CooperativeScalarType::F16).filter(|_| f16),
+            f16,
             subgroup_size,
             subgroups,
             subgroup8: subgroups && min_subgroup >= 8,

@@ -11,7 +11,7 @@ mod unlocked;
 
 pub use adapter::{AdapterEntry, adapters};
 pub(crate) use buffers::{Pooled, Use};
-pub(crate) use caps::{Caps, MAX_STEPS};
+pub(crate) use caps::{Caps, MAX_STEPS, WITHOUT_F16};
 pub use counters::Counters;
 pub(crate) use device::{Gpu, NAME, other};
 pub use options::{AdapterChoice, ByteDots, Kernels, WgpuOptions};

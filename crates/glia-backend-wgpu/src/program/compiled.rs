@@ -12,7 +12,7 @@ use super::needs::{self, OutputSet};
 use super::slots::{self, Slots};
 use super::state::State;
 use super::{BufDef, BufId, Dispatch, Lower, StepInfo, TableHeader, fuse};
-use crate::gpu::{Gpu, NAME};
+use crate::gpu::{Gpu, NAME, WITHOUT_F16};
 use crate::ops;
 
 /// A compiled segment.
@@ -149,6 +149,11 @@ impl Program for Compiled {
 
     fn describe(&self) -> String {
         let (n, m) = (self.dispatches.len(), self.segment.instrs.len());
-        format!("compiled for {}: {m} nodes in {n} dispatches", self.gpu.entry)
+        let mut line = format!("compiled for {}: {m} nodes in {n} dispatches", self.gpu.entry);
+        if !self.gpu.caps.f16 {
+            line += "; ";
+            line += WITHOUT_F16;
+        }
+        line
     }
 }

@@ -16,7 +16,8 @@ pub fn run(args: &DevicesArgs) -> Result<(), CliError> {
     writeln!(out, "cpu     {}", cpu.describe())?;
     let adapters = glia_backend_wgpu::adapters();
     for (i, adapter) in adapters.iter().enumerate() {
-        writeln!(out, "wgpu:{i}  {adapter}")?;
+        let remark = adapter.remark().map_or(String::new(), |r| format!("; {r}"));
+        writeln!(out, "wgpu:{i}  {adapter}{remark}")?;
     }
     if adapters.is_empty() {
         writeln!(
