@@ -67,7 +67,7 @@ const METHODS: &[Method] = &[
         same_bits: [false, true],
         interpret: true,
         of_nodes: true,
-        cure: "`execute_node` must also take weights that were not packed",
+        cure: "`execute_node` must also take weights that were not packed, of dtypes that it takes as inputs",
         ..SILENT
     },
     Method {

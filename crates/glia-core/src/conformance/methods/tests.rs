@@ -9,7 +9,7 @@ use crate::conformance::fault::{FaultyBackend, StateFault, all};
 use crate::conformance::{ReferenceBackend, cases};
 use crate::{
     Backend, BackendError, CompileOptions, DType, MemoryHints, MemorySpace, NodeCx, NodeView, Op, Packed, Program,
-    ProgramState, Segment, StateOptions, Tensor, reference,
+    ProgramState, Segment, StateOptions, Tensor, ValueType, reference,
 };
 
 fn oracle() -> Arc<dyn Backend> {
@@ -95,6 +95,29 @@ backend_around! {
 
     fn compile(&self, segment: &Segment, options: &CompileOptions<'_>) -> Result<Option<Arc<dyn Program>>, BackendError> {
         FaultyBackend::default().compile(segment, options)
+    }
+}
+
+backend_around! {
+    /// Takes quantised matrices as weights only, and packs those.
+    QuantisedWeightsOnly: []
+
+    fn supports_node(&self, node: &NodeView<'_>) -> bool {
+        let mut inputs = node.inputs.iter().zip(node.is_const);
+        self.supports(node.op) && inputs.all(|(ty, is_const)| *is_const || !ty.dtype.is_quantized())
+    }
+
+    fn pack(&self, _: &NodeView<'_>, _: usize, weight: &Tensor) -> Result<Option<Packed>, BackendError> {
+        let quantised = weight.dtype().is_quantized();
+        Ok(if quantised { packed(weight.clone()) } else { None })
+    }
+
+    fn execute_node(&self, cx: &mut NodeCx<'_>) -> Result<(), BackendError> {
+        let quantised = |(i, ty): (usize, &ValueType)| cx.packed[i].is_none() && ty.dtype.is_quantized();
+        if cx.node.inputs.iter().enumerate().any(quantised) {
+            return Err(BackendError::invalid("weight", "quantised and not packed"));
+        }
+        run_packed(cx)
     }
 }
 
@@ -280,10 +303,14 @@ fn what_a_backend_says_of_itself_is_checked_in_both_states() {
     );
 }
 
-/// A device that is right passes in both states, and so does one that compiles.
+/// A device that is right passes in both states, and so do a backend that compiles and one that needs its packing.
 #[test]
 fn right_backends_pass_in_both_states() {
-    let backends: [Arc<dyn Backend>; 2] = [Arc::new(RIGHT), Arc::new(OwnSpace(Arc::new(FaultyBackend::default())))];
+    let backends: [Arc<dyn Backend>; 3] = [
+        Arc::new(RIGHT),
+        Arc::new(QuantisedWeightsOnly(oracle())),
+        Arc::new(OwnSpace(Arc::new(FaultyBackend::default()))),
+    ];
     for backend in backends {
         for case in cases() {
             let both = ["_default_", "_override_"].iter().any(|s| case.name.contains(s));

@@ -103,8 +103,8 @@ backend_around! {
     WithoutSupportsNode: [pack execute_node space memory_hints compile]
 }
 backend_around! {
-    /// Weights stay tensors, uploaded once on a device.
-    WithoutPack: [supports_node execute_node space memory_hints]
+    /// Weights stay tensors, uploaded once on a device. A dtype that is taken as a weight only may need its packing.
+    WithoutPack: [supports_plain_node execute_node space memory_hints]
 }
 backend_around! {
     /// Nodes run by `execute`, between downloads and uploads on a device. What is packed would not be understood.
