@@ -142,10 +142,10 @@ impl Compiled {
     }
 }
 
-fn open(
-    program: Arc<dyn Program>,
-    options: &StateOptions,
-) -> Result<(Arc<dyn Program>, Box<dyn ProgramState>), ExecError> {
+/// A program and its states.
+type Ready = (Arc<dyn Program>, Box<dyn ProgramState>);
+
+fn open(program: Arc<dyn Program>, options: &StateOptions) -> Result<Ready, ExecError> {
     let state = program.clone().open(options)?;
     Ok((program, state))
 }
