@@ -260,5 +260,8 @@ fn the_backend_is_named_where_it_is_not_the_cpu() {
         return;
     };
     let text = profile(&["--backend", "wgpu,cpu"]);
-    assert!(text.contains(&format!("runs on    {adapter}; ")) && !text.contains("huge pages"), "{text}");
+    assert!(
+        text.contains(&format!("runs on    {adapter}; ")) && !text.contains("huge pages"),
+        "{text}"
+    );
 }

@@ -191,6 +191,9 @@ fn adapter_choice(word: &str) -> Result<AdapterChoice, CliError> {
             false => Ok(AdapterChoice::Index(index)),
         };
     }
+    if word.bytes().all(|b| b.is_ascii_digit()) {
+        return refuse("no adapter of so large an index");
+    }
     let numeric = word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     if numeric && word.parse::<f64>().is_ok() {
         return refuse("an index is a whole number from 0");
