@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::op::{OpCase, Timing};
 use super::ran::{Programs, Ran};
+use super::segment::StepCase;
 use crate::{Backend, BackendError, DType};
 
 /// What came of a case.
@@ -73,6 +74,8 @@ pub(super) struct Cx {
 pub(super) enum Body {
     /// One op on tensors.
     Op(OpCase),
+    /// A step of a segment, for its time.
+    Steps(StepCase),
     /// Anything else.
     Check(Box<dyn Fn(&Cx) -> Outcome + Send + Sync>),
 }
@@ -95,9 +98,13 @@ impl Case {
         format!("{}/{}", self.group, self.name)
     }
 
-    /// How fast it is, for a case of one op that the backend supports.
+    /// How fast it is, for a case of one op or of a step that the backend supports.
     pub fn time(&self, backend: &Arc<dyn Backend>) -> Option<Timing> {
-        let Body::Op(case) = &self.body else { return None };
+        let case = match &self.body {
+            Body::Op(case) => case,
+            Body::Steps(case) => return case.time(backend).ok(),
+            Body::Check(_) => return None,
+        };
         let cx = Cx {
             backend: backend.clone(),
             name: self.full_name(),
@@ -121,6 +128,7 @@ impl Case {
         };
         let ran = catch_unwind(AssertUnwindSafe(|| match &self.body {
             Body::Op(case) => case.run(&cx),
+            Body::Steps(case) => case.run(&cx),
             Body::Check(check) => check(&cx),
         }));
         let outcome = ran.unwrap_or_else(|panic| {

@@ -10,7 +10,7 @@ Runs the conformance suite of glia-core on this backend.
 
   [NAME]     only cases whose name contains this
   --list     print the names of the cases
-  --bench    time the cases of single ops: GB/s and GFLOP/s
+  --bench    time the cases of single ops, and steps of segments: GB/s and GFLOP/s
 ";
 
 /// Cases between two lines of progress on stderr.

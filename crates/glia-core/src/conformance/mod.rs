@@ -69,6 +69,7 @@ fn cases() -> Vec<Case> {
     programs::add(&mut list);
     threads::add(&mut list);
     op::add_speed(&mut list);
+    segment::add_speed(&mut list);
     let mut groups: Vec<&str> = Vec::new();
     for case in &list.cases {
         if !groups.contains(&case.group) {

@@ -267,21 +267,58 @@ macro_rules! __conformance_names {
                 around_layer_norm around_softmax around_transpose around_slice around_permute around_gather
                 around_concat around_split around_repeat around_sum around_mean around_argmax around_cast
                 around_topk around_rope around_sdpa outputs_outlive_later_steps keys_that_are_returned_stay
-                inputs_of_programs_are_unchanged donated_inputs_of_nodes;
+                inputs_of_programs_are_unchanged donated_to_matmul_f32 donated_to_matmul_odd donated_to_matmul_q8_0
+                donated_to_add donated_to_sub donated_to_mul donated_to_div donated_to_scale donated_to_clamp
+                donated_to_gelu donated_to_silu donated_to_geglu donated_to_swiglu donated_to_rms_norm
+                donated_to_layer_norm donated_to_softmax donated_to_transpose donated_to_slice donated_to_permute
+                donated_to_gather donated_to_concat donated_to_split donated_to_repeat donated_to_sum
+                donated_to_mean donated_to_argmax donated_to_cast donated_to_topk donated_to_rope donated_to_sdpa
+                donated_to_add_left donated_to_add_right donated_to_sub_left donated_to_sub_right
+                donated_to_mul_left donated_to_mul_right donated_to_swiglu_left donated_to_swiglu_right
+                donated_to_add_of_rows_and_columns donated_to_residual donated_to_product_and_bias
+                donated_to_rms_norm_and_gain donated_to_layer_norm_gain_bias donated_to_cast_of_same_size
+                donated_to_tanh_of_tanh donated_to_view_of_output donated_to_node_matmul donated_to_node_add
+                donated_to_node_sub donated_to_node_mul donated_to_node_div donated_to_node_silu
+                donated_to_node_gelu donated_to_node_gelu_tanh donated_to_node_relu donated_to_node_sigmoid
+                donated_to_node_tanh donated_to_node_exp donated_to_node_scale donated_to_node_clamp
+                donated_to_node_swiglu donated_to_node_geglu donated_to_node_geglu_tanh donated_to_node_rms_norm
+                donated_to_node_layer_norm donated_to_node_softmax donated_to_node_token_embed
+                donated_to_node_gather donated_to_node_rope donated_to_node_sdpa donated_to_node_reshape
+                donated_to_node_transpose donated_to_node_permute donated_to_node_slice donated_to_node_concat
+                donated_to_node_split donated_to_node_repeat donated_to_node_cast donated_to_node_sum
+                donated_to_node_mean donated_to_node_argmax donated_to_node_topk;
             methods:
-                name support_is_consistent unsupported_ops_are_errors memory_hints space_is_constant
-                interpreted_attention interpreted_attention_window interpreted_attention_softcap
-                interpreted_attention_long_rope interpreted_gated_mlp interpreted_encoder interpreted_tied_head
-                interpreted_decoder interpreted_views interpreted_slices interpreted_same_operand
-                interpreted_weights_as_views interpreted_many_outputs round_trip_f32 round_trip_f16 round_trip_bf16
-                round_trip_f64 round_trip_i8 round_trip_i16 round_trip_i32 round_trip_i64 round_trip_u8
-                round_trip_bool round_trip_q4_0 round_trip_q4_1 round_trip_q5_0 round_trip_q5_1 round_trip_q8_0
-                round_trip_q8_1 round_trip_q2_k round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k
-                round_trip_q8_k round_trip_iq1_s round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs
-                round_trip_iq2_s round_trip_iq3_xxs round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs
-                round_trip_tq1_0 round_trip_tq2_0 round_trip_mxfp4 round_trip_nvfp4 programs_describe_themselves
-                profiles_name_instructions state_bytes_count_rows weight_bytes_count_copies
-                states_of_a_program_are_apart;
+                supports_node_default_decoder supports_node_default_decoder_q8_0 supports_node_default_encoder
+                supports_node_default_nodes supports_node_override_decoder supports_node_override_decoder_q8_0
+                supports_node_override_encoder supports_node_override_nodes pack_default_decoder
+                pack_default_decoder_q8_0 pack_default_encoder pack_default_nodes pack_override_decoder
+                pack_override_decoder_q8_0 pack_override_encoder pack_override_nodes execute_node_default_decoder
+                execute_node_default_decoder_q8_0 execute_node_default_encoder execute_node_default_nodes
+                execute_node_override_decoder execute_node_override_decoder_q8_0 execute_node_override_encoder
+                execute_node_override_nodes space_default_decoder space_default_decoder_q8_0 space_default_encoder
+                space_default_nodes space_override_decoder space_override_decoder_q8_0 space_override_encoder
+                space_override_nodes memory_hints_default_decoder memory_hints_default_decoder_q8_0
+                memory_hints_default_encoder memory_hints_override_decoder memory_hints_override_decoder_q8_0
+                memory_hints_override_encoder compile_default_decoder compile_default_decoder_q8_0
+                compile_default_encoder compile_override_decoder compile_override_decoder_q8_0
+                compile_override_encoder weight_bytes_default_decoder weight_bytes_default_decoder_q8_0
+                weight_bytes_default_encoder weight_bytes_override_decoder weight_bytes_override_decoder_q8_0
+                weight_bytes_override_encoder describe_default_decoder describe_default_decoder_q8_0
+                describe_default_encoder describe_override_decoder describe_override_decoder_q8_0
+                describe_override_encoder state_bytes_default_encoder state_bytes_override_decoder
+                state_bytes_override_decoder_q8_0 state_bytes_override_encoder name support_is_consistent
+                unsupported_ops_are_errors memory_hints space_is_constant interpreted_attention
+                interpreted_attention_window interpreted_attention_softcap interpreted_attention_long_rope
+                interpreted_gated_mlp interpreted_encoder interpreted_tied_head interpreted_decoder
+                interpreted_views interpreted_slices interpreted_same_operand interpreted_weights_as_views
+                interpreted_many_outputs round_trip_f32 round_trip_f16 round_trip_bf16 round_trip_f64 round_trip_i8
+                round_trip_i16 round_trip_i32 round_trip_i64 round_trip_u8 round_trip_bool round_trip_q4_0
+                round_trip_q4_1 round_trip_q5_0 round_trip_q5_1 round_trip_q8_0 round_trip_q8_1 round_trip_q2_k
+                round_trip_q3_k round_trip_q4_k round_trip_q5_k round_trip_q6_k round_trip_q8_k round_trip_iq1_s
+                round_trip_iq1_m round_trip_iq2_xxs round_trip_iq2_xs round_trip_iq2_s round_trip_iq3_xxs
+                round_trip_iq3_s round_trip_iq4_nl round_trip_iq4_xs round_trip_tq1_0 round_trip_tq2_0
+                round_trip_mxfp4 round_trip_nvfp4 programs_describe_themselves profiles_name_instructions
+                state_bytes_count_rows weight_bytes_count_copies states_of_a_program_are_apart;
             threads:
                 matmul_from_four add_from_four silu_from_four rms_norm_from_four softmax_from_four sdpa_from_four
                 rope_from_four token_embed_from_four programs_from_four;

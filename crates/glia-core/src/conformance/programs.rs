@@ -155,13 +155,7 @@ fn apart(cx: &Cx) -> Outcome {
     })();
     match (alone, mixed) {
         (Ok(alone), Ok(mixed)) => {
-            let bytes = |events: &[Event]| -> Vec<Vec<u8>> {
-                let of = |e: &Event| match e {
-                    Event::Outputs(list) => list.iter().map(|t| t.bytes().unwrap_or_default().to_vec()).collect(),
-                    _ => Vec::new(),
-                };
-                events.iter().flat_map(of).collect()
-            };
+            let bytes = |events: &[Event]| events.iter().flat_map(Event::bytes).collect::<Vec<_>>();
             match bytes(&alone) == bytes(&mixed) {
                 true => Outcome::Passed,
                 false => said("a step of one state changed the answers of the other".to_owned()),

@@ -87,18 +87,19 @@ impl Report {
     }
 
     /// Times of the cases that were timed, as Markdown: per case the median time, bytes moved and operations done in
-    /// 10^9 a second. First ops of the sizes of real models, run several times in a call; then the small cases, whose
-    /// time is mostly that of a call.
+    /// 10^9 a second. First ops of the sizes of real models, run several times in a call where they can be chained, and
+    /// steps of whole segments, one per call; then the small cases, whose time is mostly that of a call.
     pub fn speed_table(&self) -> String {
-        let rows = |chained: bool| {
+        let is_real = |entry: &Entry| entry.name.contains("/speed");
+        let rows = |real: bool| {
             let mut rows = String::new();
             for entry in &self.entries {
-                let Some(timing) = entry.timing.filter(|t| (t.n_chained > 1) == chained) else {
+                let Some(timing) = entry.timing.filter(|_| is_real(entry) == real) else {
                     continue;
                 };
                 let micros = timing.time.as_secs_f64() * 1e6;
                 let (gb, gflop) = (timing.gb_per_s(), timing.gflop_per_s());
-                let times = if chained {
+                let times = if real {
                     format!(" {} |", timing.n_chained)
                 } else {
                     String::new()
@@ -109,13 +110,13 @@ impl Report {
         };
         let head = ("| case | µs | GB/s | GFLOP/s |", "|---|---:|---:|---:|");
         let mut text = String::new();
-        let (chained, single) = (rows(true), rows(false));
-        if !chained.is_empty() {
-            text += &format!("{} per call |\n{}---:|\n{chained}", head.0, head.1);
+        let (real, small) = (rows(true), rows(false));
+        if !real.is_empty() {
+            text += &format!("{} per call |\n{}---:|\n{real}", head.0, head.1);
         }
-        if !single.is_empty() {
+        if !small.is_empty() {
             let between = if text.is_empty() { "" } else { "\n" };
-            text += &format!("{between}{}\n{}\n{single}", head.0, head.1);
+            text += &format!("{between}{}\n{}\n{small}", head.0, head.1);
         }
         text
     }

@@ -13,7 +13,7 @@ use crate::Backend;
 pub struct Options {
     /// Only cases whose name contains this.
     pub filter: Option<String>,
-    /// Time the cases of single ops, larger ones among them.
+    /// Time the cases of single ops, larger ones among them, and steps of segments.
     pub bench: bool,
     /// Names of cases that are known to fail, with the reason. One that does not fail is reported as red.
     pub expect_failures: Vec<(String, String)>,

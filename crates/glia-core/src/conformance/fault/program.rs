@@ -228,10 +228,12 @@ impl FaultyState {
             };
             let later = self.pending.first().is_some_and(|first| first.seq != rows.seq);
             let skipped = later && matches!(instr.op, Op::Sdpa(_)) && program.has(StateFault::LaterRowsSkipped);
-            let outputs = outputs.into_iter().map(|t| match skipped {
+            let kept = |t: Tensor| match skipped {
                 true => like(&t, &vec![0.0; t.n_elems()]),
                 false => t,
-            });
+            };
+            let outputs: Vec<Tensor> = outputs.into_iter().map(kept).collect();
+            self.reuse(&mut values, i, &outputs);
             for (&id, tensor) in instr.outputs.iter().zip(outputs) {
                 if let ValueKind::Temp(slot) = segment.value(id).kind {
                     self.damage(&mut values, id, slot.0, &tensor, i);
@@ -246,6 +248,43 @@ impl FaultyState {
                 .ok_or_else(|| BackendError::invalid("plan", "an output is missing")),
         };
         segment.outputs.iter().map(output).collect()
+    }
+
+    /// What writing the first output over an input does to it and to its views.
+    fn reuse(&self, values: &mut Values, at: usize, outputs: &[Tensor]) {
+        let (segment, program) = (&self.program.segment, &self.program);
+        let instr = &segment.instrs[at];
+        let Some(made) = outputs.first().filter(|t| t.dtype() == DType::F32) else {
+            return;
+        };
+        if instr.op.is_view() || instr.op.is_stateful() {
+            return;
+        }
+        for (n, &id) in instr.inputs.iter().enumerate() {
+            let read_again = || {
+                let later = segment.instrs[at + 1..].iter().flat_map(|i| &i.inputs);
+                later.chain(&segment.outputs).any(|other| *other == id)
+            };
+            let root = segment.resolve(id);
+            let mine = matches!(segment.value(root).kind, ValueKind::Temp(_) | ValueKind::Dynamic);
+            let fits = values[id.index()]
+                .as_ref()
+                .is_some_and(|t| t.dtype() == DType::F32 && t.n_elems() == made.n_elems());
+            let reused = (n == 0 && program.has(StateFault::ReusesInputs))
+                || (n == 1 && program.has(StateFault::ReusesSecondInputs))
+                || (mine && program.has(StateFault::ReusesUnderViews) && !read_again());
+            if !reused || !fits {
+                continue;
+            }
+            let all = list(made).unwrap_or_default();
+            for (other, value) in values.iter_mut().enumerate() {
+                if segment.resolve(ValueId(other as u32)) == root
+                    && let Some(old) = value
+                {
+                    *old = like(old, &all);
+                }
+            }
+        }
     }
 
     /// What writing `made` into its slot does to other values.

@@ -37,6 +37,12 @@ pub(in crate::conformance) enum StateFault {
     WritesPastEnd,
     /// A slot that is freed while it has readers left.
     ReusesLiveSlot,
+    /// The output takes the place of the first input, whoever reads that later.
+    ReusesInputs,
+    /// The output takes the place of the second input.
+    ReusesSecondInputs,
+    /// The output takes the place of an input that is not read again itself, while views of it are.
+    ReusesUnderViews,
     /// The rows of every sequence begin at row 0 of the step.
     FirstRowIgnored,
     /// A step panics, behind a few tokens.
@@ -53,7 +59,7 @@ pub(in crate::conformance) enum StateFault {
 
 impl StateFault {
     /// Those with a name of their own.
-    pub const ALL: [StateFault; 17] = [
+    pub const ALL: [StateFault; 20] = [
         StateFault::StaleRows,
         StateFault::StaleLastRow,
         StateFault::StaleOnce,
@@ -71,6 +77,9 @@ impl StateFault {
         StateFault::WantedRowsIgnored,
         StateFault::WritesPastEnd,
         StateFault::ReusesLiveSlot,
+        StateFault::ReusesUnderViews,
+        StateFault::ReusesInputs,
+        StateFault::ReusesSecondInputs,
     ];
 
     pub fn says(self) -> &'static str {
@@ -111,6 +120,9 @@ impl StateFault {
             | StateFault::TruncateIgnored
             | StateFault::NeverCancelled
             | StateFault::CountsNoBytes => "what is wrong says it all",
+            StateFault::ReusesInputs => "the output is written over the first input, which is read again later",
+            StateFault::ReusesSecondInputs => "the output is written over the second input, which is read again later",
+            StateFault::ReusesUnderViews => "the output is written over an input of which a view is still read",
             StateFault::ReusesLiveSlot => "a slot is used again while its value has readers left",
         }
     }

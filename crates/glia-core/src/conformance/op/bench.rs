@@ -14,12 +14,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Timing {
-    /// Median time of an op.
+    /// Median time of an op, or of a step of a segment.
     pub time: Duration,
     /// How often the op ran in a call, each time on its last output. With 1, `time` is that of a whole call: inputs
     /// are handed over, the answer is brought to the host.
     pub n_chained: usize,
-    /// Bytes that the op must move at least: operands and results, once each.
+    /// Bytes that the op must move at least: operands and results, once each. Of a step, those of all its ops, with
+    /// the rows of the cache that they read and append.
     pub bytes: u64,
     /// Its arithmetic operations.
     pub ops: u64,
@@ -201,7 +202,10 @@ impl Prepared<'_> {
     }
 }
 
-fn repeat(mut run: impl FnMut() -> Result<(), BackendError>) -> Result<Duration, BackendError> {
+/// Median time of a call, after one that is not counted.
+pub(in crate::conformance) fn repeat(
+    mut run: impl FnMut() -> Result<(), BackendError>,
+) -> Result<Duration, BackendError> {
     run()?;
     let (began, mut times) = (Instant::now(), Vec::new());
     while times.len() < MOST_RUNS && (times.is_empty() || began.elapsed() < BUDGET) {

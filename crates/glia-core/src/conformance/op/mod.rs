@@ -12,6 +12,7 @@ pub(super) mod run;
 mod structural;
 
 pub use bench::Timing;
+pub(super) use bench::repeat;
 
 use super::case::{Body, Case, List};
 use super::data::{self, Random};

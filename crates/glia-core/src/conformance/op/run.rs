@@ -59,9 +59,19 @@ impl OpCase {
             .is_ok_and(|outputs| backend.supports_node(&NodeView::new("case", &self.op, &types, &outputs, &is_const)))
     }
 
-    pub fn prepare(&self, name: &str) -> Result<Prepared<'_>, BackendError> {
+    /// Whether no error does in the place of its answer.
+    pub fn always_answers(&self) -> bool {
+        self.fails.is_none() && self.may_refuse.is_none()
+    }
+
+    /// Its inputs; `name` is the seed of their numbers.
+    pub fn tensors(&self, name: &str) -> Vec<Tensor> {
         let mut random = Random::of(name);
-        let original: Vec<Tensor> = self.inputs.iter().map(|i| i.tensor(&mut random)).collect();
+        self.inputs.iter().map(|i| i.tensor(&mut random)).collect()
+    }
+
+    pub fn prepare(&self, name: &str) -> Result<Prepared<'_>, BackendError> {
+        let original = self.tensors(name);
         let types: Vec<ValueType> = original
             .iter()
             .map(|t| ValueType::fixed(t.dtype(), t.shape()))
@@ -178,6 +188,11 @@ impl<'a> Prepared<'a> {
             }
         };
         outputs.into_iter().map(home).collect()
+    }
+
+    /// Whether one call of `execute_node` is right.
+    pub fn node_is_right(&self, cx: &Cx) -> Result<(), Failure> {
+        self.judge("execute_node", Precision::Exact, guarded(|| self.by_node(cx)))
     }
 
     /// Inputs as a node is given them, and what the backend has packed of them.

@@ -22,7 +22,7 @@ pub(in crate::conformance) struct Layer {
     pub long_from: Option<usize>,
 }
 
-const LAYER: Layer = Layer {
+pub(super) const LAYER: Layer = Layer {
     width: WIDTH,
     heads: 8,
     kv_heads: 2,
@@ -35,8 +35,11 @@ const LAYER: Layer = Layer {
 };
 
 /// A builder with random weights.
-struct Net {
+pub(super) struct Net {
     b: SegmentBuilder,
+    /// Elements of a row, and of the rows inside an MLP.
+    width: usize,
+    inner: usize,
     random: Random,
     dtype: DType,
     positions: Option<ValueId>,
@@ -44,8 +47,14 @@ struct Net {
 
 impl Net {
     fn new(name: &str, dtype: DType) -> Net {
+        Net::of_width(name, dtype, WIDTH, WIDTH)
+    }
+
+    pub fn of_width(name: &str, dtype: DType, width: usize, inner: usize) -> Net {
         Net {
             b: SegmentBuilder::default(),
+            width,
+            inner,
             random: Random::of(name),
             dtype,
             positions: None,
@@ -75,7 +84,7 @@ impl Net {
     }
 
     fn rms(&mut self, name: &str, x: ValueId, plus_one: bool) -> ValueId {
-        let gain = self.vector(&format!("{name}.weight"), WIDTH, 1.0);
+        let gain = self.vector(&format!("{name}.weight"), self.width, 1.0);
         let op = Op::RmsNorm { eps: 1e-5, plus_one };
         self.b.one(name, op, &[x, gain])
     }
@@ -146,14 +155,15 @@ impl Net {
     }
 
     fn gated(&mut self, at: &str, x: ValueId, gate: Gate) -> ValueId {
-        let g = self.linear(&format!("{at}gate"), x, WIDTH, WIDTH);
-        let u = self.linear(&format!("{at}up"), x, WIDTH, WIDTH);
+        let (width, inner) = (self.width, self.inner);
+        let g = self.linear(&format!("{at}gate"), x, inner, width);
+        let u = self.linear(&format!("{at}up"), x, inner, width);
         let y = self.b.one(&format!("{at}act"), Op::Gated(gate), &[g, u]);
-        self.linear(&format!("{at}down"), y, WIDTH, WIDTH)
+        self.linear(&format!("{at}down"), y, width, inner)
     }
 
     fn x(&mut self) -> ValueId {
-        self.b.input("x", DType::F32, [Dim::T, WIDTH.into()])
+        self.b.input("x", DType::F32, [Dim::T, self.width.into()])
     }
 
     fn finish(self, outputs: &[ValueId]) -> Built {
@@ -162,7 +172,11 @@ impl Net {
 }
 
 fn one_attention(name: &str, dtype: DType, layer: Layer) -> Built {
-    let mut net = Net::new(name, dtype);
+    attention_of(Net::new(name, dtype), layer)
+}
+
+/// Norm, attention over a cache, residual.
+pub(super) fn attention_of(mut net: Net, layer: Layer) -> Built {
     let x = net.x();
     let h = net.rms("norm", x, false);
     let y = net.attention("", h, layer);
@@ -203,6 +217,15 @@ pub(super) fn attention_long_rope(dtype: DType) -> Built {
     one_attention("long", dtype, layer)
 }
 
+/// Norm, gated MLP, residual.
+pub(super) fn mlp_of(mut net: Net) -> Built {
+    let x = net.x();
+    let h = net.rms("norm", x, false);
+    let y = net.gated("", h, Gate::Silu);
+    let y = net.add("residual", x, y);
+    net.finish(&[y])
+}
+
 pub(super) fn gated_mlp(dtype: DType) -> Built {
     let mut net = Net::new("mlp", dtype);
     let x = net.x();
@@ -217,18 +240,23 @@ pub(super) fn gated_mlp(dtype: DType) -> Built {
 
 /// Attention both ways without a cache, layer norms, biases, GELU, and a mean over the columns.
 pub(super) fn encoder(dtype: DType) -> Built {
-    let mut net = Net::new("encoder", dtype);
+    encoder_of(Net::new("encoder", dtype))
+}
+
+/// An encoder block of heads of 64.
+pub(super) fn encoder_of(mut net: Net) -> Built {
+    let (width, inner) = (net.width, net.inner);
     let x = net.x();
     let norm = |net: &mut Net, name: &str, x| {
-        let gain = net.vector(&format!("{name}.weight"), WIDTH, 1.0);
-        let bias = net.vector(&format!("{name}.bias"), WIDTH, 1.0);
+        let gain = net.vector(&format!("{name}.weight"), width, 1.0);
+        let bias = net.vector(&format!("{name}.bias"), width, 1.0);
         net.b.one(name, Op::LayerNorm { eps: 1e-5 }, &[x, gain, bias])
     };
     let h = norm(&mut net, "norm1", x);
     let mut qkv = Vec::new();
     for name in ["q", "k", "v"] {
-        let y = net.biased(name, h, WIDTH, WIDTH);
-        qkv.push(net.heads(&format!("{name}_heads"), y, 4, 64));
+        let y = net.biased(name, h, width, width);
+        qkv.push(net.heads(&format!("{name}_heads"), y, width / 64, 64));
     }
     let sdpa = Op::Sdpa(Sdpa {
         scale: 0.125,
@@ -242,16 +270,16 @@ pub(super) fn encoder(dtype: DType) -> Built {
     let y = net.b.one(
         "joined",
         Op::Reshape {
-            dims: vec![-1, WIDTH as i64],
+            dims: vec![-1, width as i64],
         },
         &[y],
     );
-    let y = net.biased("o", y, WIDTH, WIDTH);
+    let y = net.biased("o", y, width, width);
     let x = net.add("residual1", x, y);
     let h = norm(&mut net, "norm2", x);
-    let y = net.biased("fc1", h, WIDTH, WIDTH);
+    let y = net.biased("fc1", h, inner, width);
     let y = net.b.one("gelu", Op::Unary(Unary::Gelu), &[y]);
-    let y = net.biased("fc2", y, WIDTH, WIDTH);
+    let y = net.biased("fc2", y, width, inner);
     let y = net.add("residual2", x, y);
     // Of positive numbers: a mean that cancels has no digits left to compare.
     let positive = net.b.one("positive", Op::Unary(Unary::Relu), &[y]);
@@ -274,17 +302,22 @@ pub(super) fn tied_head(dtype: DType) -> Built {
 }
 
 pub(super) fn decoder(dtype: DType) -> Built {
-    let mut net = Net::new("decoder", dtype);
-    let ids = net.b.input("ids", DType::I32, [Dim::T]);
-    let wanted = net.b.wanted_rows();
-    let table = net.matrix("embed.weight", VOCAB, WIDTH);
-    let embedded = net.b.one("embed", Op::TokenEmbed, &[ids, table]);
-    let mut x = net.b.one("scaled", Op::Scale { factor: 8.0 }, &[embedded]);
     let windowed = Layer {
         window: Some(7),
         ..LAYER
     };
-    for (at, layer) in [("0.", LAYER), ("1.", windowed)] {
+    decoder_of(Net::new("decoder", dtype), [LAYER, windowed])
+}
+
+/// Lookup, two layers, and the head of the wanted rows, tied to the lookup.
+pub(super) fn decoder_of(mut net: Net, layers: [Layer; 2]) -> Built {
+    let ids = net.b.input("ids", DType::I32, [Dim::T]);
+    let wanted = net.b.wanted_rows();
+    let width = net.width;
+    let table = net.matrix("embed.weight", VOCAB, width);
+    let embedded = net.b.one("embed", Op::TokenEmbed, &[ids, table]);
+    let mut x = net.b.one("scaled", Op::Scale { factor: 8.0 }, &[embedded]);
+    for (at, layer) in ["0.", "1."].into_iter().zip(layers) {
         let h = net.rms(&format!("{at}norm1"), x, false);
         let y = net.attention(at, h, layer);
         x = net.add(&format!("{at}residual1"), x, y);

@@ -120,20 +120,35 @@ fn trace(rig: &mut Rig, script: &[Action]) -> Trace {
     }
 }
 
+/// The bytes that a script gave, and how.
+pub(in crate::conformance) struct Given {
+    pub ran: Ran,
+    /// Those of each output of each step.
+    pub bytes: Vec<Vec<u8>>,
+}
+
 /// Runs the check.
 pub(in crate::conformance) fn check(cx: &Cx, check: &Check) -> Outcome {
     let (_, any) = support(&*cx.backend, &check.built);
     if !any && !check.any_node {
         return Outcome::Unsupported(format!("{} runs no node of {}", cx.backend.name(), check.what));
     }
+    match given(cx, check) {
+        Ok(_) => Outcome::Passed,
+        Err(failure) => Outcome::Failed(failure),
+    }
+}
+
+/// Runs the check; what came of it when it was right.
+pub(in crate::conformance) fn given(cx: &Cx, check: &Check) -> Result<Given, Failure> {
     let oracle: Arc<dyn Backend> = Arc::new(ReferenceBackend);
     let want = match Rig::new(&oracle, &check.built, check.setup) {
         Ok(mut rig) => trace(&mut rig, &check.script),
-        Err(e) => return Outcome::Failed(Failure::new(&check.what, "the oracle", e.to_string())),
+        Err(e) => return Err(Failure::new(&check.what, "the oracle", e.to_string())),
     };
     let mut rig = match Rig::new(&cx.backend, &check.built, check.setup) {
         Ok(rig) => rig,
-        Err(e) => return Outcome::Failed(Failure::new(&check.what, "compile and open", e.to_string())),
+        Err(e) => return Err(Failure::new(&check.what, "compile and open", e.to_string())),
     };
     // Interpreting on purpose says nothing of `compile`.
     if !check.setup.interpret {
@@ -149,10 +164,13 @@ pub(in crate::conformance) fn check(cx: &Cx, check: &Check) -> Outcome {
     );
     let got = trace(&mut rig, &check.script);
     match difference(check, &got, &want) {
-        None => Outcome::Passed,
+        None => Ok(Given {
+            ran: rig.ran,
+            bytes: got.events.iter().flat_map(Event::bytes).collect(),
+        }),
         Some(Difference { what, hint, in_values }) => {
             let hint = hint.or_else(|| in_values.then(|| blame::hint(check, &got, &want)).flatten());
-            Outcome::Failed(Failure::new(&check.what, path, what).hint(hint))
+            Err(Failure::new(&check.what, path, what).hint(hint))
         }
     }
 }

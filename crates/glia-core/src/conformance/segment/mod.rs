@@ -6,13 +6,15 @@ mod builder;
 mod compare;
 mod mixed;
 mod script;
+mod speed;
 mod views;
 
 pub(super) use blocks::{attention_layer, walk};
 pub(super) use builder::{Built, SegmentBuilder, Slots};
-pub(super) use compare::{Check, check};
+pub(super) use compare::{Check, Given, check, given};
 pub(super) use mixed::MixedBackend;
-pub(super) use script::{Action, Bad, Event, Rig, Setup, Wanted, support};
+pub(super) use script::{Action, Bad, Event, Rig, Setup, Wanted, support, takes};
+pub(super) use speed::{StepCase, add_speed};
 
 use super::case::List;
 use crate::{DType, Precision};

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Built, MixedBackend};
 use crate::conformance::case::guarded;
 use crate::conformance::data::{Random, plain};
+use crate::conformance::op::repeat;
 use crate::conformance::ran::Ran;
 use crate::{
-    Backend, BackendError, CancelToken, CompileOptions, DType, InputRole, InterpretedProgram, NodeView, Precision,
-    ProfileSink, Program, ProgramState, SeqId, SeqRows, StateOptions, Step, Tensor, ValueKind,
+    Backend, BackendError, CancelToken, CompileOptions, DType, InputRole, Instr, InterpretedProgram, NodeView,
+    Precision, ProfileSink, Program, ProgramState, SeqId, SeqRows, StateOptions, Step, Tensor, ValueId, ValueKind,
 };
 
 /// Something done to a pool of sequences.
@@ -63,6 +65,16 @@ pub(in crate::conformance) enum Event {
     Done,
 }
 
+impl Event {
+    /// The bytes of each output.
+    pub fn bytes(&self) -> Vec<Vec<u8>> {
+        match self {
+            Event::Outputs(list) => list.iter().map(|t| t.bytes().unwrap_or_default().to_vec()).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// How a segment is compiled and opened.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::conformance) struct Setup {
@@ -106,21 +118,22 @@ pub(in crate::conformance) fn support(backend: &dyn Backend, built: &Built) -> (
 fn lacking(backend: &dyn Backend, built: &Built) -> (Option<String>, bool) {
     let (mut lacking, mut any) = (None, false);
     for instr in &built.segment.instrs {
-        let (inputs, outputs) = (built.segment.types(&instr.inputs), built.segment.types(&instr.outputs));
-        let constant = |id: &crate::ValueId| {
-            matches!(
-                built.segment.value(built.segment.resolve(*id)).kind,
-                ValueKind::Const(_)
-            )
-        };
-        let consts: Vec<bool> = instr.inputs.iter().map(constant).collect();
-        let yes = backend.supports_node(&NodeView::new(&instr.node, &instr.op, &inputs, &outputs, &consts));
+        let yes = takes(backend, built, instr);
         if !yes {
             lacking.get_or_insert_with(|| format!("`{}` ({})", instr.node, instr.op.kind()));
         }
         any |= yes && !instr.op.is_view() && !instr.op.is_stateful();
     }
     (lacking, any)
+}
+
+/// Whether the backend runs this node of the segment.
+pub(in crate::conformance) fn takes(backend: &dyn Backend, built: &Built, instr: &Instr) -> bool {
+    let segment = &built.segment;
+    let (inputs, outputs) = (segment.types(&instr.inputs), segment.types(&instr.outputs));
+    let constant = |id: &ValueId| matches!(segment.value(segment.resolve(*id)).kind, ValueKind::Const(_));
+    let consts: Vec<bool> = instr.inputs.iter().map(constant).collect();
+    backend.supports_node(&NodeView::new(&instr.node, &instr.op, &inputs, &outputs, &consts))
 }
 
 impl Rig {
@@ -216,6 +229,21 @@ impl Rig {
         let ran = self.run(seqs, &Wanted::All, (None, Some(sink)));
         self.commit(seqs);
         ran.map_err(|e| e.to_string())
+    }
+
+    /// Median time of a step with its outputs brought to the host, always behind the same tokens.
+    pub fn time(&mut self, seqs: &[(u64, Range<i32>)], wanted: &[u32]) -> Result<Duration, BackendError> {
+        let rows = self.rows(seqs);
+        let tokens: Vec<i32> = seqs.iter().flat_map(|(_, t)| t.clone()).collect();
+        let inputs = self.inputs(&rows, &tokens, wanted)?;
+        repeat(|| {
+            let ran = guarded(|| self.state.run(&Step::new(&rows, &inputs, wanted)));
+            self.state.rollback();
+            for tensor in ran?.iter().filter(|t| t.check_on_host().is_err()) {
+                self.backend.download(tensor)?;
+            }
+            Ok(())
+        })
     }
 
     fn run(

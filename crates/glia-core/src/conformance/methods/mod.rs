@@ -1,5 +1,11 @@
 //! The defaulted methods of the trait, overridden or not: what each promises beside the answers of ops.
 
+mod both;
+mod own;
+#[cfg(test)]
+mod tests;
+mod without;
+
 use super::case::{Body, Case, Cx, Failure, List, Outcome, guarded};
 use super::data::{Random, noise};
 use super::op;
@@ -7,6 +13,7 @@ use super::segment::{self, Check, Setup, check};
 use crate::{DType, MemorySpace, Tensor};
 
 pub(super) fn add(list: &mut List) {
+    both::add(list);
     list.check("methods", "name", |cx| {
         let name = cx.backend.name();
         let fine = !name.is_empty() && !name.contains(char::is_whitespace);
