@@ -25,7 +25,7 @@ impl Arena {
     pub fn reserve(&mut self, bytes: usize) -> Result<*mut u8, BackendError> {
         let map = match self.map.take().filter(|map| map.len() >= bytes) {
             Some(map) => map,
-            None => memory::zeroed_small(bytes.max(1)).ok_or_else(|| BackendError::OutOfMemory {
+            None => memory::zeroed_within(bytes.max(1)).ok_or_else(|| BackendError::OutOfMemory {
                 what: "the arena of intermediates".to_owned(),
                 needed_bytes: bytes,
                 limit_bytes: isize::MAX as usize,

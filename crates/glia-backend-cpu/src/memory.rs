@@ -12,6 +12,22 @@ pub(crate) fn zeroed_small(len: usize) -> Option<MmapMut> {
     MmapOptions::new().len(len).map_anon().ok()
 }
 
+/// `len` zero bytes in huge pages as far as whole ones fit, so that none takes more than is used; `None` when they
+/// cannot be had.
+pub(crate) fn zeroed_within(len: usize) -> Option<MmapMut> {
+    let map = zeroed_small(len)?;
+    #[cfg(target_os = "linux")]
+    {
+        let before = map.as_ptr().align_offset(HUGE_BYTES);
+        let whole = len.saturating_sub(before) / HUGE_BYTES * HUGE_BYTES;
+        if whole > 0 {
+            // As below.
+            let _ = map.advise_range(memmap2::Advice::HugePage, before, whole);
+        }
+    }
+    Some(map)
+}
+
 /// `len` zero bytes in huge pages, which take memory as they are touched; `None` when they cannot be had.
 pub(crate) fn zeroed(len: usize) -> Option<MmapMut> {
     let map = zeroed_small(len)?;

@@ -34,8 +34,8 @@ pub mod pass;
 pub mod plan;
 
 pub use exec::{
-    ExecConfig, ExecError, ExecStats, GraphExecutor, NodeTime, NonFinite, Outputs, Passes, RunOptions, Session,
-    StepStats, WantedRows, WeightError, WeightSource,
+    ExecConfig, ExecError, ExecStats, GraphExecutor, HeldWeights, NodeTime, NonFinite, Outputs, Passes, Reopen,
+    RunOptions, Session, StepStats, WantedRows, WeightError, WeightSource,
 };
 pub use graph::{Graph, GraphBuilder, GraphError, Node, NodeId, Output, Value, ValueSource, Vid};
 pub use plan::{BorderCopy, Fallback, FallbackGroup, FallbackReason, MemoryPlan, Plan, PlanError, PlanLimits};

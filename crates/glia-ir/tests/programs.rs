@@ -151,7 +151,7 @@ fn programs_that_fail_or_panic_are_rolled_back_and_asked_again() {
         entries.iter().map(|e| e.call).filter(|c| STATE.contains(c)).collect()
     };
     for (fault, said) in [
-        (Fault::Fails, "the device was lost: told to"),
+        (Fault::Fails, "told to"),
         (Fault::Panics, "the backend panicked"),
         (Fault::NaN, "`logits` holds NaN"),
     ] {
@@ -202,9 +202,9 @@ fn a_backend_that_fails_or_panics_while_it_compiles_fails_prepare() {
     for (call, fault, said) in [
         (Call::Compile, Fault::Panics, "panicked"),
         (Call::Open, Fault::Panics, "panicked"),
-        (Call::Compile, Fault::Fails, "the device was lost"),
-        (Call::Open, Fault::Fails, "the device was lost"),
-        (Call::Create, Fault::Fails, "the device was lost"),
+        (Call::Compile, Fault::LosesDevice, "the device was lost"),
+        (Call::Open, Fault::LosesDevice, "the device was lost"),
+        (Call::Create, Fault::LosesDevice, "the device was lost"),
     ] {
         let backend = recording(null("null"));
         backend.arm(call, 1, fault);

@@ -4,7 +4,10 @@
 use std::sync::Arc;
 
 use glia_backend_wgpu::{Counters, WgpuBackend, WgpuOptions};
-use glia_core::{Backend, BackendError, DType, Precision};
+use glia_core::{
+    Backend, BackendError, CompileOptions, DType, MemoryHints, MemorySpace, NodeView, Op, Precision, Program, Segment,
+    Tensor,
+};
 use glia_model::{Event, GenerateParams, Model, ModelError, Options, SampleParams, WantedRows};
 
 /// The backend, or `None` with the reason printed.
@@ -216,39 +219,136 @@ fn a_lost_device_is_said_and_the_session_is_as_before() {
     let error = session.feed(&[4], &WantedRows::Last).unwrap_err();
     assert!(error.to_string().contains("the device was lost"), "{error}");
     assert_eq!(session.pos(), 3);
-    // Whoever opens the model again gets a new device.
+    // The next session of the same model, and whoever opens the model again, gets a new device.
+    let again = model.session().unwrap().feed(&[1, 2, 3], &WantedRows::Last).unwrap();
+    assert_eq!(again.as_f32().unwrap(), expected.as_f32().unwrap());
+    assert!(session.feed(&[4], &WantedRows::Last).is_err(), "its tokens are gone");
+    session.reset();
+    let again = session.feed(&[1, 2, 3], &WantedRows::Last).unwrap();
+    assert_eq!(again.as_f32().unwrap(), expected.as_f32().unwrap());
     let model = Model::open_demo_with(options(&gpu)).unwrap();
     let again = model.session().unwrap().feed(&[1, 2, 3], &WantedRows::Last).unwrap();
     assert_eq!(again.as_f32().unwrap(), expected.as_f32().unwrap());
 }
 
 #[test]
-fn a_device_lost_in_the_middle_of_a_generation_ends_it_with_an_error() {
+fn a_device_lost_in_the_middle_of_a_generation_ends_it_and_the_next_one_is_whole() {
     let Some(gpu) = gpu(WgpuOptions::default()) else { return };
-    let model = Model::open_demo_with(options(&gpu)).unwrap();
+    let cpu: Arc<dyn Backend> = Arc::new(glia_backend_cpu::CpuBackend::new().unwrap());
+    let file = std::env::temp_dir().join(format!("glia-lost-{}.gguf", std::process::id()));
+    let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/bard-3.7m-q8_0.gguf");
+    std::fs::copy(demo, &file).unwrap();
+    let only: Vec<Arc<dyn Backend>> = vec![gpu.clone()];
+    // From a file that is mapped, one that was read, and with some of the model on the CPU.
+    for (mmap, backends) in [
+        (true, only.clone()),
+        (false, only),
+        (true, vec![Arc::new(NoNorm(gpu.clone())), cpu]),
+    ] {
+        let options = Options {
+            mmap,
+            backends: Some(backends),
+            ..options(&gpu)
+        };
+        let model = Model::open_with(&file, options).unwrap();
+        let (expected, error) = generate(&model, |_| {});
+        assert!(expected.len() == 20 && error.is_none(), "{error:?}");
+        for _ in 0..2 {
+            let lose_at_third = |n: usize| {
+                if n == 3 {
+                    gpu.lose_device();
+                }
+            };
+            let (ids, error) = generate(&model, lose_at_third);
+            let error = error.expect("the device is gone");
+            assert!(error.contains("the device was lost"), "{error}");
+            assert!((3..20).contains(&ids.len()) && expected.starts_with(&ids), "{ids:?}");
+            let (ids, error) = generate(&model, |_| {});
+            assert!(ids == expected && error.is_none(), "{ids:?} {expected:?} {error:?}");
+        }
+    }
+    // A file that is not the one that was read is not taken for it.
+    let options = Options {
+        mmap: false,
+        ..options(&gpu)
+    };
+    let model = Model::open_with(&file, options).unwrap();
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes.extend([0; 64]);
+    std::fs::write(&file, bytes).unwrap();
+    gpu.lose_device();
+    let error = model.session().err().expect("another file").to_string();
+    assert!(error.contains("has changed since it was read"), "{error}");
+    std::fs::remove_file(&file).unwrap();
+}
+
+/// The GPU without norms, which a backend after it runs.
+struct NoNorm(Arc<WgpuBackend>);
+
+impl Backend for NoNorm {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn supports(&self, op: &Op) -> bool {
+        self.0.supports(op)
+    }
+
+    fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>, BackendError> {
+        self.0.execute(op, inputs)
+    }
+
+    fn supports_node(&self, node: &NodeView<'_>) -> bool {
+        node.op.kind() != "rms_norm" && self.0.supports_node(node)
+    }
+
+    fn space(&self) -> MemorySpace {
+        self.0.space()
+    }
+
+    fn upload(&self, host: &Tensor) -> Result<Tensor, BackendError> {
+        self.0.upload(host)
+    }
+
+    fn download(&self, tensor: &Tensor) -> Result<Tensor, BackendError> {
+        self.0.download(tensor)
+    }
+
+    fn memory_hints(&self) -> MemoryHints {
+        self.0.memory_hints()
+    }
+
+    fn compile(
+        &self,
+        segment: &Segment,
+        options: &CompileOptions<'_>,
+    ) -> Result<Option<Arc<dyn Program>>, BackendError> {
+        self.0.compile(segment, options)
+    }
+}
+
+/// Greedy ids, and the error that ended them; `after` sees how many there are.
+fn generate(model: &Model, after: impl Fn(usize)) -> (Vec<u32>, Option<String>) {
     let params = GenerateParams {
         max_tokens: Some(20),
         ignore_eos: true,
         ..GenerateParams::default()
     };
-    let mut n_tokens = 0;
-    let mut error = None;
+    let (mut ids, mut error) = (Vec::new(), None);
     for event in model.generate_ids(&[1, 2, 3], params).unwrap() {
         match event {
-            Ok(Event::Token { .. }) => n_tokens += 1,
+            Ok(Event::Token { id, .. }) => {
+                ids.push(id);
+                after(ids.len());
+            }
             Ok(_) => {}
             Err(e) => {
                 assert!(error.is_none(), "nothing comes after an error");
                 error = Some(e.to_string());
             }
         }
-        if n_tokens == 3 {
-            gpu.lose_device();
-        }
     }
-    let error = error.expect("the device is gone");
-    assert!(error.contains("the device was lost"), "{error}");
-    assert!((3..20).contains(&n_tokens), "{n_tokens}");
+    (ids, error)
 }
 
 #[test]

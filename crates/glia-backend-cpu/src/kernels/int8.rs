@@ -113,30 +113,24 @@ fn quantize(x: &[f32], (row, rows): (usize, usize), format: Format, out: &mut [u
 }
 
 /// Consecutive tiles of `tile_bytes` for `m` prepared rows in [`Panels`]; `put(row, tile, values)` takes the results.
+/// `ask(row, tile)` is called before, by kernels that take long enough for it to help.
 pub(crate) fn tiles(
     isa: Isa,
     format: Format,
     (tiles, tile_bytes): (&[u8], usize),
     acts: &[u8],
     m: usize,
+    ask: &impl Fn(usize, usize),
     put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
-    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
-    let mut each = tiles.chunks_exact(tile_bytes).enumerate();
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = ask;
     #[cfg(target_arch = "x86_64")]
     if isa == Isa::Avx512Vnni && m >= WIDE_ROWS {
-        while let Some((index, tile)) = each.next() {
-            let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, index + tile, values);
-            match each.next() {
-                // SAFETY: as in `quantize_panel`.
-                Some((_, other)) => unsafe { wide::tiles(format, [tile, other], acts, m, &mut put) },
-                // SAFETY: as above.
-                None => unsafe { wide::tiles(format, [tile], acts, m, &mut put) },
-            }
-        }
-        return;
+        // SAFETY: as in `quantize_panel`.
+        return unsafe { wide::tiles(format, (tiles, tile_bytes), acts, m, ask, put) };
     }
-    for (index, data) in each {
+    for (index, data) in tiles.chunks_exact(tile_bytes).enumerate() {
         let put = &mut |row: usize, values: &[f32; 16]| put(row, index, values);
         tile(isa, format, data, acts, m, put);
     }

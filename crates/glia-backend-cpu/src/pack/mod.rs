@@ -239,10 +239,20 @@ impl PackedMatrix {
                 }
             }
         };
-        self.run_tiles(acts, m, tiles, put);
+        // Any address may be asked for.
+        let ask = |row: usize, tile: usize| crate::simd::ask(out.wrapping_add(row * out_stride + tile * Self::TILE));
+        self.run_tiles(acts, m, tiles, ask, put);
     }
 
-    fn run_tiles(&self, acts: &[u8], m: usize, tiles: Range<usize>, mut put: impl FnMut(usize, usize, &[f32; 16])) {
+    /// `put(row, tile, values)` takes the results; `ask(row, tile)` asks for the memory of some that come soon.
+    fn run_tiles(
+        &self,
+        acts: &[u8],
+        m: usize,
+        tiles: Range<usize>,
+        ask: impl Fn(usize, usize),
+        mut put: impl FnMut(usize, usize, &[f32; 16]),
+    ) {
         let Plan { k, tile_bytes, .. } = self.plan;
         if k == 0 {
             let all = tiles.flat_map(|tile| (0..m).map(move |row| (row, tile)));
@@ -257,7 +267,7 @@ impl PackedMatrix {
                 tile_memory.resize(tile_bytes, 0);
                 self.plan
                     .fill(Level::of(self.isa), self.file_rows(tile), &mut tile_memory);
-                self.packed_tiles(&tile_memory, acts, m, tile..tile + 1, &mut put);
+                self.packed_tiles(&tile_memory, acts, m, tile..tile + 1, &ask, &mut put);
             }
             TILE_MEMORY.set(tile_memory);
             return;
@@ -266,7 +276,7 @@ impl PackedMatrix {
             Store::Packed => &self.data.as_slice()[tiles.start * tile_bytes..tiles.end * tile_bytes],
             Store::Mapped => &[],
         };
-        self.packed_tiles(packed, acts, m, tiles, &mut put);
+        self.packed_tiles(packed, acts, m, tiles, &ask, &mut put);
     }
 
     /// [`Self::run_tiles`] on the packed bytes of `tiles`; forms that can do without take none from a mapped matrix.
@@ -276,6 +286,7 @@ impl PackedMatrix {
         acts: &[u8],
         m: usize,
         tiles: Range<usize>,
+        ask: &impl Fn(usize, usize),
         put: &mut impl FnMut(usize, usize, &[f32; 16]),
     ) {
         let Plan { k, tile_bytes, .. } = self.plan;
@@ -297,7 +308,8 @@ impl PackedMatrix {
             }
             Form::Int(format) => {
                 let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, first + tile, values);
-                int8::tiles(self.isa, format, (data, tile_bytes), acts, m, &mut put);
+                let ask = |row: usize, tile: usize| ask(row, first + tile);
+                int8::tiles(self.isa, format, (data, tile_bytes), acts, m, &ask, &mut put);
             }
             Form::Coded { kind, exact } => {
                 let (level, dtype) = (Level::of(self.isa), self.plan.dtype);

@@ -53,9 +53,7 @@ impl Trap {
             return Ok(());
         }
         match fault {
-            Fault::FailInRun => Err(BackendError::DeviceLost {
-                reason: "told to".into(),
-            }),
+            Fault::FailInRun => Err(BackendError::invalid("trap", "told to")),
             _ => panic!("told to"),
         }
     }
@@ -219,7 +217,7 @@ fn strike_everywhere(threads: usize) {
             n_struck += 1;
             let err = result.unwrap_err();
             match (fault, err.backend()) {
-                (Fault::FailInRun, Some(BackendError::DeviceLost { .. })) => {}
+                (Fault::FailInRun, Some(BackendError::InvalidInput { .. })) => {}
                 (_, Some(BackendError::Panicked { message })) if message == "told to" => {}
                 _ => panic!("{fault:?}: {err}"),
             }

@@ -147,6 +147,10 @@ impl Program for Compiled {
         self.weight_bytes
     }
 
+    fn is_lost(&self) -> bool {
+        self.gpu.is_lost()
+    }
+
     fn describe(&self) -> String {
         let (n, m) = (self.dispatches.len(), self.segment.instrs.len());
         let mut line = format!("compiled for {}: {m} nodes in {n} dispatches", self.gpu.entry);

@@ -270,6 +270,14 @@ pub trait Program: Send + Sync {
         0
     }
 
+    /// Whether its device is gone, so that every step fails with [`BackendError::DeviceLost`] from now on. The executor
+    /// asks when a session is opened, and then compiles the segment again: a backend that opens a new device in
+    /// [`Backend::compile`](crate::Backend::compile) works on. Where a program cannot tell, a step that returns that
+    /// error does.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// How it runs, a line for `inspect --plan`: `compiled for avx512-vnni, 2 threads`.
     fn describe(&self) -> String {
         String::new()

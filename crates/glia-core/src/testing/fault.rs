@@ -6,8 +6,10 @@ use crate::{Backend, BackendError, DType, Tensor};
 /// and `free`, which cannot fail, only [`Fault::Panics`] is heeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// The call is not made and returns [`BackendError::DeviceLost`].
+    /// The call is not made and returns an error.
     Fails,
+    /// The call is not made and returns [`BackendError::DeviceLost`]: whoever made it may take the program for lost.
+    LosesDevice,
     /// The call is not made and panics.
     Panics,
     /// The outputs are missing.
@@ -23,7 +25,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every fault that makes the outputs of a call wrong, or the call return an error.
+    /// Every fault that makes the outputs of a call wrong, or the call return an error, on a device that stays.
     pub const ALL_BUT_PANICS: [Fault; 6] = [
         Fault::Fails,
         Fault::NoOutput,
@@ -36,7 +38,8 @@ impl Fault {
     /// What happens instead of the call.
     pub(super) fn before(self) -> Result<(), BackendError> {
         match self {
-            Fault::Fails => Err(BackendError::DeviceLost {
+            Fault::Fails => Err(BackendError::Other("told to".into())),
+            Fault::LosesDevice => Err(BackendError::DeviceLost {
                 reason: "told to".to_owned(),
             }),
             Fault::Panics => panic!("told to"),
@@ -63,7 +66,7 @@ impl Fault {
                 host.as_f32_mut()?.fill(f32::NAN);
                 outputs[0] = place(host)?;
             }
-            Fault::NaN | Fault::NoOutput | Fault::Fails | Fault::Panics => {}
+            Fault::NaN | Fault::NoOutput | Fault::Fails | Fault::LosesDevice | Fault::Panics => {}
         }
         Ok(())
     }

@@ -42,6 +42,10 @@ impl Program for RecordingProgram {
         self.inner.weight_bytes()
     }
 
+    fn is_lost(&self) -> bool {
+        self.inner.is_lost()
+    }
+
     fn describe(&self) -> String {
         format!("{}, recorded", self.inner.describe())
     }

@@ -111,7 +111,7 @@ pub fn compare(
     let folded = pass::fold_weights(&graph, None)?;
     let weights = WithDerived {
         source: task.weights,
-        derived: folded.derived,
+        derived: &folded.derived,
     };
     let mut walk = Walk::new(task, &folded.graph, &weights);
     let n_nodes = folded.graph.nodes.len();

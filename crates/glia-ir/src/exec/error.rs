@@ -84,6 +84,12 @@ pub enum ExecError {
     NotOnHost { backend: String, value: String },
     #[error("the run was cancelled; the session is as before it")]
     Cancelled,
+    #[error("the device was lost ({reason}), and the weights cannot be read again: {source}")]
+    WeightsReopen {
+        reason: String,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     #[error("session {index} of the batch belongs to another executor")]
     ForeignSession { index: usize },
 }
@@ -95,6 +101,11 @@ impl ExecError {
             ExecError::Backend(e) => Some(e.root()),
             _ => None,
         }
+    }
+
+    /// Whether a device was lost: the sessions that were on it are gone, new ones can be opened.
+    pub fn is_device_lost(&self) -> bool {
+        matches!(self.backend(), Some(BackendError::DeviceLost { .. }))
     }
 }
 

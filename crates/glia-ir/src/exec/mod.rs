@@ -1,6 +1,7 @@
 //! The executor: prepares a graph once on a list of backends and runs it many times, with sessions that hold one
 //! sequence each. A step is all or nothing. Knows no file format and no device.
 
+mod compiled;
 mod config;
 mod error;
 mod inputs;
@@ -19,12 +20,12 @@ pub use error::ExecError;
 pub use outputs::Outputs;
 pub use session::Session;
 pub use stats::{ExecStats, NodeTime, StepStats};
-pub use weights::{WeightError, WeightSource};
+pub use weights::{HeldWeights, Reopen, WeightError, WeightSource};
 pub(crate) use weights::{WithDerived, check as check_weights};
 
 use std::sync::Arc;
 
-use glia_core::{Backend, Tensor};
+use glia_core::{Backend, Program, Tensor};
 
 use crate::graph::Graph;
 use crate::plan::Plan;
@@ -36,6 +37,11 @@ use prepare::Shared;
 /// that it brings along, so that simple use stays simple.
 ///
 /// Inputs go by name; `pos`, `positions` and `wanted_rows` are injected. Outputs come back by name, on the host.
+///
+/// When a device is lost, the run that meets it fails with [`DeviceLost`](glia_core::BackendError::DeviceLost), and so
+/// does every session that held tokens then: its state is gone. The next session that is opened, and the next run of one
+/// that held none, finds the programs compiled again on a new device, from weights that are read once more
+/// ([`WeightSource::reopen`]). Should that fail, its error is returned, and the next one tries again.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -80,7 +86,7 @@ pub struct GraphExecutor {
 
 impl GraphExecutor {
     /// Verifies, optimises and plans the graph, checks and packs the weights, and compiles. `backends` are asked in
-    /// order; `weights` is let go at the end.
+    /// order; `weights` is let go at the end; what it gives to read them again is kept.
     ///
     /// # Errors
     /// Everything that can be wrong with the graph, a weight, a backend's support or the memory limits, naming the
@@ -127,10 +133,10 @@ impl GraphExecutor {
         self.session.stats()
     }
 
-    /// A new, empty sequence.
+    /// A new, empty sequence. Programs that were lost with a device are compiled again first.
     ///
     /// # Errors
-    /// When a program cannot hold another one.
+    /// When a program cannot hold another one; what compiling says.
     pub fn session(&self) -> Result<Session, ExecError> {
         Session::open(self.shared.clone())
     }
@@ -176,21 +182,24 @@ impl GraphExecutor {
 
     /// For each region of the plan, how its program runs.
     pub fn describe(&self) -> Vec<String> {
-        self.shared.programs.iter().map(|p| p.describe()).collect()
+        let of = |p: &Option<Arc<dyn Program>>| p.as_ref().map_or("lost with its device".to_owned(), |p| p.describe());
+        self.shared.held().programs().iter().map(of).collect()
     }
 
     /// Bytes that programs hold for weights outside a memory map.
     pub fn weight_bytes(&self) -> usize {
-        self.shared
-            .programs
+        let held = self.shared.held();
+        let programs = held.programs();
+        programs
             .iter()
+            .flatten()
             .map(|p| p.weight_bytes())
             .fold(0, usize::saturating_add)
     }
 
     /// Bytes of KV state of all sessions.
     pub fn state_bytes(&self) -> usize {
-        self.shared.pool.lock().state_bytes()
+        self.shared.held().pool.lock().state_bytes()
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) struct Pool {
 /// One state per program, in the order of the plan.
 pub(super) struct States {
     pub programs: Vec<Box<dyn ProgramState>>,
+    /// Why the states are gone, if they are: then there are none.
+    pub lost: Option<String>,
     /// What a run has to restore should it not end: sequences and their lengths before it.
     unfinished: Vec<(SeqId, usize)>,
 }
@@ -25,6 +27,7 @@ impl Pool {
             states: Mutex::new(States {
                 programs,
                 unfinished: Vec::new(),
+                lost: None,
             }),
             released: Mutex::new(Vec::new()),
             next: AtomicU64::new(0),
@@ -65,21 +68,44 @@ impl Pool {
 }
 
 impl States {
-    /// Adds an empty sequence to every program, or to none.
-    pub fn create(&mut self, seq: SeqId) -> Result<(), BackendError> {
-        let made = self.programs.iter_mut().try_for_each(|p| p.create(seq));
+    /// Fails once the states are gone.
+    ///
+    /// # Errors
+    /// [`BackendError::DeviceLost`].
+    pub fn check_alive(&self) -> Result<(), BackendError> {
+        match &self.lost {
+            None => Ok(()),
+            Some(reason) => Err(BackendError::DeviceLost {
+                reason: format!("{reason}; the session's tokens went with it: begin a new one"),
+            }),
+        }
+    }
+
+    /// Lets the states of a lost device go, and with them those of all others: a sequence is in step in all or is gone.
+    /// The first reason stands.
+    pub fn lose(&mut self, reason: &str) {
+        self.programs.clear();
+        self.unfinished.clear();
+        self.lost.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Adds an empty sequence to every program, or to none; an error comes with the program's index.
+    pub fn create(&mut self, seq: SeqId) -> Result<(), (usize, BackendError)> {
+        let mut programs = self.programs.iter_mut().enumerate();
+        let made = programs.try_for_each(|(i, p)| p.create(seq).map_err(|e| (i, e)));
         made.inspect_err(|_| self.free(seq))
     }
 
-    /// Copies the first `len` tokens in every program, or in none; returns how many all of them have.
-    pub fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<usize, BackendError> {
+    /// Copies the first `len` tokens in every program, or in none; returns how many all of them have. An error comes
+    /// with the program's index.
+    pub fn fork(&mut self, from: SeqId, to: SeqId, len: usize) -> Result<usize, (usize, BackendError)> {
         let mut least = len;
         for i in 0..self.programs.len() {
             match self.programs[i].fork(from, to, len) {
                 Ok(reached) => least = least.min(reached),
                 Err(e) => {
                     self.free(to);
-                    return Err(e);
+                    return Err((i, e));
                 }
             }
         }

@@ -1,29 +1,27 @@
-//! From graph, weights and backends to programs ready to run.
+//! From graph, weights and backends to programs ready to run, and to such again when a device was lost.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use glia_core::{
-    Backend, BackendError, CompileOptions, DType, InterpretedProgram, NodeView, Program, StateOptions, Symbol, Tensor,
-    interpreter_runs,
-};
+use glia_core::{Backend, BackendError, DType, NodeView, Symbol, Tensor, interpreter_runs};
 
+use super::compiled::{Compiled, Recipe};
 use super::inputs::InputRules;
-use super::pool::Pool;
-use super::weights::{self, Consts, WeightSource};
+use super::weights::{self, Reopen, WeightSource};
 use super::{ExecConfig, ExecError, Passes};
 use crate::graph::{Graph, ValueSource};
 use crate::pass::{self, Derived};
-use crate::plan::{Plan, PlanLimits, Region};
+use crate::plan::{Plan, PlanLimits};
 
-/// What all sessions share. Only `pool` changes.
+/// What all sessions share. Only `compiled` changes.
 pub(super) struct Shared {
     pub plan: Plan,
     pub config: ExecConfig,
     pub backends: Vec<Arc<dyn Backend>>,
-    pub programs: Vec<Arc<dyn Program>>,
-    pub pool: Pool,
+    compiled: Mutex<Arc<Compiled>>,
+    /// How to read the weights once more; `None` where that was not offered.
+    reopen: Option<Reopen>,
+    derived: BTreeMap<String, Derived>,
     pub inputs: InputRules,
     /// Weights that the graph returns, by wire.
     pub returned_weights: Vec<(usize, Tensor)>,
@@ -42,9 +40,10 @@ impl Shared {
         graph.verify()?;
         let (graph, derived) = optimised(graph, weights, &backends, &config)?;
         let graph = Arc::new(graph);
+        let reopen = weights.reopen();
         let weights: &dyn WeightSource = &weights::WithDerived {
             source: weights,
-            derived,
+            derived: &derived,
         };
         weights::check(&graph, weights)?;
         let mut limits = PlanLimits::new(config.max_step_tokens, config.max_context);
@@ -56,30 +55,12 @@ impl Shared {
         let graph = plan.graph.clone();
         check_memory(&plan, &config)?;
 
-        let consts = Consts {
-            graph: &graph,
-            weights: &plan.weights,
-            source: weights,
+        let recipe = Recipe {
+            plan: &plan,
+            config: &config,
+            backends: &backends,
         };
-        let mut options = CompileOptions::new(&consts, config.precision);
-        options.max_step_tokens = plan.limits.max_step_tokens;
-        options.max_context = config.max_context;
-        options.kv_dtypes = config.kv_dtypes;
-        let mut programs = Vec::with_capacity(plan.regions.len());
-        let mut state_options = StateOptions::default();
-        state_options.max_state_bytes = config.max_state_bytes;
-        let mut states = Vec::with_capacity(plan.regions.len());
-        for region in &plan.regions {
-            // A backend of somebody else may panic: that is an error of prepare as any other.
-            let made = catch_unwind(AssertUnwindSafe(|| {
-                let program = compile(region, &backends[region.backend], &options)?;
-                let state = program.clone().open(&state_options)?;
-                Ok::<_, ExecError>((program, state))
-            }));
-            let (program, state) = made.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic).into()))?;
-            states.push(state);
-            programs.push(program);
-        }
+        let compiled = Compiled::new(recipe, weights, Vec::new())?;
         let mut returned_weights = Vec::new();
         for &wire in &plan.outputs {
             let id = plan.wires[wire];
@@ -90,13 +71,49 @@ impl Shared {
         Ok(Shared {
             inputs: InputRules::of(&graph),
             counts_tokens: graph.values.iter().any(|v| v.ty.depends_on(Symbol::T)),
-            pool: Pool::new(states),
+            compiled: Mutex::new(Arc::new(compiled)),
             plan,
             config,
             backends,
-            programs,
+            reopen,
+            derived,
             returned_weights,
         })
+    }
+
+    /// The programs as they are, whether or not they are lost.
+    pub fn held(&self) -> Arc<Compiled> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Programs that a session can be opened on. Those that were lost with a device are compiled again, by one thread
+    /// while the others wait for it. Should that fail, the next call tries again.
+    ///
+    /// # Errors
+    /// What compiling says; [`BackendError::DeviceLost`] where the weights cannot be read again.
+    pub fn current(&self) -> Result<Arc<Compiled>, ExecError> {
+        let mut held = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(reason) = held.look_for_loss(&self.plan) else {
+            return Ok(held.clone());
+        };
+        let Some(reopen) = &self.reopen else {
+            let reason = format!("{reason}; the weights were let go once they were packed: prepare the graph again");
+            return Err(BackendError::DeviceLost { reason }.into());
+        };
+        let source = reopen().map_err(|source| ExecError::WeightsReopen { reason, source })?;
+        let weights = weights::WithDerived {
+            source: &*source,
+            derived: &self.derived,
+        };
+        weights::check(&self.plan.graph, &weights)?;
+        let recipe = Recipe {
+            plan: &self.plan,
+            config: &self.config,
+            backends: &self.backends,
+        };
+        let survivors = held.programs().clone();
+        *held = Arc::new(Compiled::new(recipe, &weights, survivors)?);
+        Ok(held.clone())
     }
 }
 
@@ -129,25 +146,6 @@ fn optimised(
         graph = pass::decompose_unsupported(&graph, &runs)?;
     }
     Ok((graph, derived))
-}
-
-fn compile(
-    region: &Region,
-    backend: &Arc<dyn Backend>,
-    options: &CompileOptions<'_>,
-) -> Result<Arc<dyn Program>, ExecError> {
-    let mut options = *options;
-    options.outputs_to_host = &region.exports_to_host;
-    if !region.interpret
-        && let Some(program) = backend.compile(&region.segment, &options)?
-    {
-        return Ok(program);
-    }
-    Ok(InterpretedProgram::new(
-        backend.clone(),
-        region.segment.clone(),
-        &options,
-    )?)
 }
 
 fn check_config(config: &ExecConfig) -> Result<(), ExecError> {

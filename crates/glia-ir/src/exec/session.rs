@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use glia_core::{BackendError, SeqId, Tensor};
 
+use super::compiled::Compiled;
 use super::inputs::{self, Given};
 use super::outputs::{join_rows, pick_rows};
 use super::prepare::Shared;
@@ -17,6 +18,8 @@ use super::{ExecError, ExecStats, Outputs, RunOptions, WantedRows};
 /// One sequence: its position and its share of the programs' states. Dropping it frees them.
 pub struct Session {
     shared: Arc<Shared>,
+    /// Where its states are; after a loss, where they were.
+    compiled: Arc<Compiled>,
     seq: SeqId,
     pos: usize,
     stats: ExecStats,
@@ -24,10 +27,10 @@ pub struct Session {
 
 impl Session {
     pub(super) fn open(shared: Arc<Shared>) -> Result<Session, ExecError> {
-        let seq = shared.pool.next_id();
-        shared.pool.lock().create(seq)?;
+        let (compiled, seq) = place(&shared)?;
         Ok(Session {
             shared,
+            compiled,
             seq,
             pos: 0,
             stats: ExecStats::default(),
@@ -52,7 +55,8 @@ impl Session {
     /// split, where the graph is proved causal.
     ///
     /// # Errors
-    /// [`ExecError`]; the session is then as before, and the call can be repeated.
+    /// [`ExecError`]; the session is then as before, and the call can be repeated. Only after
+    /// [`DeviceLost`](BackendError::DeviceLost) a session that held tokens fails until it is reset.
     pub fn run(&mut self, inputs: &[(&str, Tensor)]) -> Result<Outputs, ExecError> {
         self.run_with(inputs, &RunOptions::default())
     }
@@ -71,7 +75,7 @@ impl Session {
     /// checkpoints only may reach less, and the tokens from there on are to be fed again.
     pub fn truncate(&mut self, n: usize) -> usize {
         if n < self.pos {
-            self.pos = self.shared.pool.lock().truncate(self.seq, n);
+            self.pos = self.compiled.pool.lock().truncate(self.seq, n);
         }
         self.pos
     }
@@ -81,10 +85,14 @@ impl Session {
     /// # Errors
     /// When a program cannot hold another sequence.
     pub fn fork(&self) -> Result<Session, ExecError> {
-        let seq = self.shared.pool.next_id();
-        let pos = self.shared.pool.lock().fork(self.seq, seq, self.pos)?;
+        if self.pos == 0 && self.compiled.is_lost() {
+            return Session::open(self.shared.clone());
+        }
+        let seq = self.compiled.pool.next_id();
+        let pos = self.compiled.add(&self.shared.plan, seq, Some((self.seq, self.pos)))?;
         Ok(Session {
             shared: self.shared.clone(),
+            compiled: self.compiled.clone(),
             seq,
             pos,
             stats: ExecStats::default(),
@@ -95,11 +103,33 @@ impl Session {
     pub fn reset(&mut self) {
         self.truncate(0);
     }
+
+    /// Moves a session that holds nothing to the programs that came after a loss.
+    fn move_if_lost(&mut self) -> Result<(), ExecError> {
+        if self.pos == 0 && self.compiled.is_lost() {
+            (self.compiled, self.seq) = place(&self.shared)?;
+        }
+        Ok(())
+    }
+}
+
+/// An empty sequence on the programs of now. A loss that shows itself here costs nobody anything, so that the programs
+/// that come after it are asked as well, once.
+fn place(shared: &Shared) -> Result<(Arc<Compiled>, SeqId), ExecError> {
+    let on = |compiled: Arc<Compiled>| {
+        let seq = compiled.pool.next_id();
+        compiled.add(&shared.plan, seq, None)?;
+        Ok((compiled, seq))
+    };
+    match on(shared.current()?) {
+        Err(e) if ExecError::is_device_lost(&e) => on(shared.current()?),
+        other => other,
+    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.shared.pool.release(self.seq);
+        self.compiled.pool.release(self.seq);
     }
 }
 
@@ -127,6 +157,12 @@ pub(super) fn run_all(
 ) -> Result<Vec<Outputs>, ExecError> {
     let started = shared.config.profile.then(Instant::now);
     let wanted_outputs = wanted_outputs(shared, options)?;
+    batch.iter_mut().try_for_each(|(session, _)| session.move_if_lost())?;
+    let compiled = batch.first().map_or_else(|| shared.held(), |(s, _)| s.compiled.clone());
+    if let Some((elsewhere, _)) = batch.iter().find(|(s, _)| !Arc::ptr_eq(&s.compiled, &compiled)) {
+        // Of programs that differ all but the last are lost.
+        elsewhere.compiled.pool.lock().check_alive()?;
+    }
     let mut runs = Vec::with_capacity(batch.len());
     for (session, given) in batch.iter() {
         runs.push(check(shared, session, given, options)?);
@@ -135,14 +171,18 @@ pub(super) fn run_all(
     let steps = schedule::steps(&shared.plan, &n_tokens)?;
 
     let mut stats = ExecStats::default();
-    let mut states = shared.pool.lock();
+    let mut states = compiled.pool.lock();
+    states.check_alive()?;
     states.begin(runs.iter().map(|r| (r.seq, r.past)));
     for pieces in &steps {
         let mut step = StepRun::new(shared, &runs, pieces, options, &wanted_outputs, started);
         // A backend that panics fails the step like one that returns an error.
         let ran = catch_unwind(AssertUnwindSafe(|| step.run(&mut states, &mut stats)));
         let ran = ran.unwrap_or_else(|panic| Err(BackendError::panicked(&*panic).into()));
-        let outputs = ran.inspect_err(|_| states.restore())?;
+        let outputs = ran.inspect_err(|e| {
+            states.restore();
+            compiled.note(&shared.plan, &mut states, step.backend_at_fault(), e);
+        })?;
         if shared.counts_tokens {
             states.programs.iter_mut().for_each(|p| p.commit());
         } else {

@@ -119,7 +119,9 @@ impl<'a> StepRun<'a> {
             step.wanted_outputs = Some(&wanted_exports);
             let sink = self.began.map(|_| ProfileSink::default());
             step.profile = sink.as_ref();
+            self.wires.at_work = Some(region.backend);
             let outputs = states.programs[i].run(&step)?;
+            self.wires.at_work = None;
             if let (Some(sink), Some(began)) = (sink, self.began) {
                 let offset = sink.began().saturating_duration_since(began);
                 stats.add(&region.segment, first_node, offset, &sink.take());
@@ -134,6 +136,11 @@ impl<'a> StepRun<'a> {
             step.time = entered.elapsed();
         }
         Ok(outputs)
+    }
+
+    /// Whose call it was that failed, where it was a backend's.
+    pub fn backend_at_fault(&self) -> Option<usize> {
+        self.wires.at_work
     }
 
     fn check_memory(&self) -> Result<(), ExecError> {

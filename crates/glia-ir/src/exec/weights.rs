@@ -22,6 +22,36 @@ pub trait WeightSource: Send + Sync {
     /// # Errors
     /// When it is unknown or cannot be read.
     fn get(&self, name: &str) -> Result<Tensor, WeightError>;
+
+    /// How to read the same weights later, for an executor that compiles once more because a device was lost. What is
+    /// returned is kept for as long as the executor lives, so it must hold no copy of the weights in memory: a path, an
+    /// open file, a memory map. `None`, the default, lets the weights go once they are packed; after a loss, the graph
+    /// must then be prepared again. [`HeldWeights`] is for weights that stay in memory anyway.
+    fn reopen(&self) -> Option<Reopen> {
+        None
+    }
+}
+
+/// Opens weights once more: see [`WeightSource::reopen`].
+pub type Reopen = Box<dyn Fn() -> Result<Box<dyn WeightSource>, WeightError> + Send + Sync>;
+
+/// Weights that an executor may hold on to for as long as it lives.
+#[derive(Clone)]
+pub struct HeldWeights(pub Arc<dyn WeightSource>);
+
+impl WeightSource for HeldWeights {
+    fn meta(&self, name: &str) -> Option<(DType, Shape)> {
+        self.0.meta(name)
+    }
+
+    fn get(&self, name: &str) -> Result<Tensor, WeightError> {
+        self.0.get(name)
+    }
+
+    fn reopen(&self) -> Option<Reopen> {
+        let held = self.clone();
+        Some(Box::new(move || Ok(Box::new(held.clone()))))
+    }
 }
 
 macro_rules! map_source {
@@ -52,6 +82,10 @@ macro_rules! pointer_source {
             fn get(&self, name: &str) -> Result<Tensor, WeightError> {
                 (**self).get(name)
             }
+
+            fn reopen(&self) -> Option<Reopen> {
+                (**self).reopen()
+            }
         }
     };
 }
@@ -66,12 +100,16 @@ impl<W: WeightSource + ?Sized> WeightSource for &W {
     fn get(&self, name: &str) -> Result<Tensor, WeightError> {
         (**self).get(name)
     }
+
+    fn reopen(&self) -> Option<Reopen> {
+        (**self).reopen()
+    }
 }
 
 /// A source and the weights that folding has derived from it.
 pub(crate) struct WithDerived<'a> {
     pub source: &'a dyn WeightSource,
-    pub derived: BTreeMap<String, Derived>,
+    pub derived: &'a BTreeMap<String, Derived>,
 }
 
 impl WeightSource for WithDerived<'_> {

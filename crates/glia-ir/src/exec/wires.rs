@@ -36,6 +36,8 @@ pub(super) struct Wires<'a> {
     backends: &'a [Arc<dyn Backend>],
     all: Vec<Wire>,
     pub copied: Copied,
+    /// The backend whose call has not returned well.
+    pub at_work: Option<usize>,
 }
 
 impl<'a> Wires<'a> {
@@ -45,6 +47,7 @@ impl<'a> Wires<'a> {
             backends,
             all: vec![Wire::default(); plan.wires.len()],
             copied: Copied::default(),
+            at_work: None,
         }
     }
 
@@ -94,7 +97,9 @@ impl<'a> Wires<'a> {
         if self.all[wire].maker.is_none() {
             return Ok(host);
         }
+        self.at_work = Some(region.backend);
         let tensor = self.backends[region.backend].upload(&host)?;
+        self.at_work = None;
         self.count(tensor.size_bytes());
         let place = (region.space, tensor.clone());
         match &mut self.all[wire].device {
@@ -141,7 +146,9 @@ impl<'a> Wires<'a> {
                 reason: format!("`{name}` is read before it is made"),
             }));
         };
+        self.at_work = Some(backend);
         let host = self.backends[backend].download(tensor)?;
+        self.at_work = None;
         host.check_on_host()?;
         found.host = Some(host.clone());
         Ok(host)

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use super::source::Files;
 use super::{ModelError, card};
-use crate::gguf::GgufFile;
 use crate::printable::printable;
 
 /// Tensors and metadata of files of any family, for `inspect` to list what it cannot explain.
@@ -20,16 +19,9 @@ impl Contents {
     /// # Errors
     /// [`ModelError`] when the file itself is damaged.
     pub fn open(path: &Path, mmap: bool) -> Result<Contents, ModelError> {
-        let files = if path.is_dir() {
-            Files::open_folder(path, mmap)?
-        } else if path.extension().is_some_and(|e| e == "safetensors") {
-            Files::open_safetensors(path, mmap)?
-        } else {
-            Files::gguf(GgufFile::open(path, mmap)?)
-        };
         Ok(Contents {
             path: path.display().to_string(),
-            files,
+            files: Files::open(path, mmap)?,
         })
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use glia_core::DType;
 use glia_ir::Graph;
 
+use super::again::Origin;
 use super::source::{Files, ModelWeights};
 use super::{Card, ModelError, Options};
 use crate::config::{self, GenerationConfig};
@@ -59,7 +60,7 @@ impl ModelFile {
             }
             return Self::open_folder(folder, "config.json", Some(path), options);
         }
-        Self::from_gguf(GgufFile::open(path, options.mmap)?)
+        Ok(Self::from_gguf(GgufFile::open(path, options.mmap)?)?.read_from(path, options))
     }
 
     /// Opens the model that is compiled in.
@@ -107,16 +108,18 @@ impl ModelFile {
         if let Files::Safetensors(tensors) = &files {
             tensors.check_dtypes()?;
         }
-        Self::new(
+        let from = weights.unwrap_or(folder);
+        let file = Self::new(
             folder.display().to_string(),
             files,
             spec,
             Some(folder.to_owned()),
             GenerationConfig::from_folder(folder, &map)?,
-        )
+        )?;
+        Ok(file.read_from(from, options))
     }
 
-    /// From a GGUF file that is open.
+    /// From a GGUF file that is open, whose byte source a model then holds for as long as it lives.
     ///
     /// # Errors
     /// [`ModelError`].
@@ -174,6 +177,15 @@ impl ModelFile {
             generation,
             warnings,
         })
+    }
+
+    /// Notes where files came from that are not mapped: their bytes are not held, but read again where that is needed.
+    fn read_from(mut self, path: &Path, options: &Options) -> ModelFile {
+        let origin = (!options.mmap).then(|| Origin::new(path, &self.files));
+        if let Some(weights) = Arc::get_mut(&mut self.weights) {
+            weights.origin = origin;
+        }
+        self
     }
 
     /// What the model says of its own generation.

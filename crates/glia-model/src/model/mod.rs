@@ -1,5 +1,6 @@
 //! The front door: a path becomes a [`Model`] that generates text.
 
+mod again;
 mod card;
 mod contents;
 mod error;

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use glia_core::{DType, Shape, Tensor, ValueType};
-use glia_ir::{WeightError, WeightSource};
+use glia_core::{DType, Shape, Tensor, TensorError, ValueType};
+use glia_ir::{Reopen, WeightError, WeightSource};
 
 use super::ModelError;
+use super::again::{self, Origin};
 use crate::family::FamilyError;
 use crate::family::decoder::{WeightTypes, rope_weight_name};
 use crate::family::gguf::{Transform, tensor_name};
@@ -37,6 +38,17 @@ impl Files {
         let arch = file.get("general.architecture").and_then(|v| v.as_str()).unwrap_or("");
         let arch = arch.to_owned();
         Files::Gguf { file, arch }
+    }
+
+    /// Opens the weights at a path: a GGUF file, a safetensors file, or a folder of these.
+    pub fn open(path: &Path, mmap: bool) -> Result<Files, ModelError> {
+        if path.is_dir() {
+            Files::open_folder(path, mmap)
+        } else if path.extension().is_some_and(|e| e == "safetensors") {
+            Files::open_safetensors(path, mmap)
+        } else {
+            Ok(Files::gguf(GgufFile::open(path, mmap)?))
+        }
     }
 
     pub fn open_safetensors(path: &Path, mmap: bool) -> Result<Files, ModelError> {
@@ -169,10 +181,12 @@ pub(super) struct ModelWeights {
     pub files: Arc<Files>,
     pub spec: Arc<DecoderSpec>,
     pub generated: HashMap<String, Tensor>,
+    /// Where the files are opened again; `None` where they are held as they are, which costs no memory when mapped.
+    pub origin: Option<Origin>,
 }
 
 impl ModelWeights {
-    pub fn new(files: Arc<Files>, spec: Arc<DecoderSpec>) -> Result<ModelWeights, glia_core::TensorError> {
+    pub fn new(files: Arc<Files>, spec: Arc<DecoderSpec>) -> Result<ModelWeights, TensorError> {
         let mut generated = HashMap::new();
         for (index, rope) in spec.ropes.iter().enumerate() {
             let table = |v: &[f32]| Tensor::from_f32([v.len()], v);
@@ -181,7 +195,12 @@ impl ModelWeights {
                 generated.insert(rope_weight_name(index, true), table(long)?);
             }
         }
-        Ok(ModelWeights { files, spec, generated })
+        Ok(ModelWeights {
+            files,
+            spec,
+            generated,
+            origin: None,
+        })
     }
 
     /// Rows of a fused `attn_qkv` that are a weight or bias of their own in the graph, where the file has no other.
@@ -304,6 +323,10 @@ impl WeightSource for ModelWeights {
             tensor
         };
         Ok(weights::undo(tensor, stored.transform)?)
+    }
+
+    fn reopen(&self) -> Option<Reopen> {
+        Some(again::reopen(self))
     }
 }
 

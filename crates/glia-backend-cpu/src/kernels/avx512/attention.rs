@@ -51,7 +51,8 @@ impl Ahead {
     }
 }
 
-/// Inner products of `R` rows of `queries` with the 64 keys `[group of 16][dim][16]` of a tile: `scores[r * 64 + key]`.
+/// Inner products of `R` rows of `queries` with the keys `[group of 16][dim][16]` of a tile that lie in `from..to`, and
+/// others of their halves of the tile: `scores[r * 64 + key]`.
 ///
 /// # Safety
 /// `keys` must be readable for `dim * 64` elements (F16 when `HALF`, else F32).
@@ -63,14 +64,15 @@ pub(crate) unsafe fn scores<const R: usize, const HALF: bool>(
     queries: &[f32],
     dim: usize,
     keys: *const u8,
+    (from, to): (usize, usize),
     scores: &mut [f32],
     ahead: Ahead,
 ) {
-    assert!(queries.len() >= R * dim && scores.len() >= R * KEYS);
+    assert!(queries.len() >= R * dim && scores.len() >= R * KEYS && from < to && to <= KEYS);
     let q = queries.as_ptr();
     // SAFETY: lengths as asserted and promised; group `g` of the keys begins at element `g * dim * 16`.
     unsafe {
-        for pair in 0..2 {
+        for pair in from / 32..to.div_ceil(32) {
             let mut sums = [[_mm512_setzero_ps(); 2]; R];
             for d in 0..dim {
                 if ahead.bytes > 0 && d % 4 == 0 {

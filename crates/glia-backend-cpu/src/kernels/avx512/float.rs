@@ -58,7 +58,7 @@ impl<const D: u8> Column for Numbers<D> {
 
     #[inline(always)]
     fn prefetch(at: *const u8) {
-        super::prefetch(at);
+        crate::simd::ask(at);
     }
 }
 

@@ -50,7 +50,7 @@ impl Column for Pairs {
 
     #[inline(always)]
     fn prefetch(at: *const u8) {
-        super::prefetch(at);
+        crate::simd::ask(at);
     }
 }
 

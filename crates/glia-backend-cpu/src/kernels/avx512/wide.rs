@@ -3,6 +3,7 @@
 //! activations, which keeps the load ports out of the way. The same operations in the same order as for few rows.
 
 use std::arch::x86_64::*;
+use std::cell::Cell;
 
 use super::int8::codes;
 use crate::kernels::int8::{ACT_BLOCK, Panels};
@@ -29,37 +30,97 @@ impl Stretch {
     };
 }
 
-/// `T` tiles for `m` prepared rows; `put(row, tile, values)` takes the results.
+/// What a pair of tiles needs besides registers.
+struct Space {
+    stretches: [Stretch; 2],
+    sums: [[[f32; 16]; 2]; ROWS],
+}
+
+thread_local! {
+    /// Kept from call to call: writing zeros to it took as long as one product in seventy.
+    static SPACE: Cell<Option<Box<Space>>> = const { Cell::new(None) };
+}
+
+/// Consecutive tiles of `tile_bytes` for `m` prepared rows; `put(row, tile, values)` takes the results.
 ///
 /// # Panics
 /// When the lengths do not fit.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
-pub(in crate::kernels) fn tiles<const T: usize>(
+pub(in crate::kernels) fn tiles(
+    format: Format,
+    (tiles, tile_bytes): (&[u8], usize),
+    acts: &[u8],
+    m: usize,
+    ask: &impl Fn(usize, usize),
+    put: &mut impl FnMut(usize, usize, &[f32; 16]),
+) {
+    let mut space = SPACE.take().unwrap_or_else(|| {
+        Box::new(Space {
+            stretches: [const { Stretch::EMPTY }; 2],
+            sums: [[[0.0; 16]; 2]; ROWS],
+        })
+    });
+    for (pair, both) in tiles.chunks(2 * tile_bytes).enumerate() {
+        let mut put = |row: usize, tile: usize, values: &[f32; 16]| put(row, pair * 2 + tile, values);
+        let ask = |row: usize, tile: usize| ask(row, pair * 2 + tile);
+        let Space { stretches, sums } = &mut *space;
+        match both.split_at_checked(tile_bytes) {
+            Some((one, other)) if other.len() == tile_bytes => {
+                together(format, [one, other], acts, m, (stretches, sums), &ask, &mut put);
+            }
+            _ => {
+                let ([stretch, _], mut sums) = (stretches, [[[0.0; 16]; 1]; ROWS]);
+                together(
+                    format,
+                    [both],
+                    acts,
+                    m,
+                    (std::array::from_mut(stretch), &mut sums),
+                    &ask,
+                    &mut put,
+                );
+            }
+        }
+    }
+    SPACE.set(Some(space));
+}
+
+/// `T` tiles.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,f16c,fma,avx2")]
+fn together<const T: usize>(
     format: Format,
     tiles: [&[u8]; T],
     acts: &[u8],
     m: usize,
+    (stretches, all): (&mut [Stretch; T], &mut [[[f32; 16]; T]; ROWS]),
+    ask: &impl Fn(usize, usize),
     put: &mut impl FnMut(usize, usize, &[f32; 16]),
 ) {
     let n_runs = format.columns(tiles[0]) / 32;
     let row_bytes = n_runs * ACT_BLOCK;
     assert!(acts.len() >= m * row_bytes && tiles.iter().all(|t| t.len() == tiles[0].len()));
-    let mut stretches = [const { Stretch::EMPTY }; T];
     for first in (0..m).step_by(ROWS) {
-        let mut sums = [[[0f32; 16]; T]; ROWS];
-        let sums = &mut sums[..ROWS.min(m - first)];
+        let sums = &mut all[..ROWS.min(m - first)];
+        sums.fill([[0.0; 16]; T]);
         let acts = &acts[first * row_bytes..];
         let size = RUNS / format.runs() * format.unit_bytes();
         for (index, at) in (0..n_runs).step_by(RUNS).enumerate() {
-            for (tile, stretch) in tiles.iter().zip(&mut stretches) {
+            for (tile, stretch) in tiles.iter().zip(&mut *stretches) {
                 unpack(format, &tile[index * size..tile.len().min((index + 1) * size)], stretch);
+                if first == 0 {
+                    ask_for_more(tile, (index + 1) * size, size, T);
+                }
             }
             let runs = RUNS.min(n_runs - at);
+            if at + runs == n_runs {
+                // Results go to as many pages as there are rows.
+                (first..first + sums.len()).for_each(|row| (0..T).for_each(|tile| ask(row, tile)));
+            }
             match (format.n_scales, format.has_min) {
-                (1, false) => panels::<T, 1, false>(&stretches, runs, acts, (at, n_runs), sums),
-                (1, true) => panels::<T, 1, true>(&stretches, runs, acts, (at, n_runs), sums),
-                (_, false) => panels::<T, 2, false>(&stretches, runs, acts, (at, n_runs), sums),
-                (_, true) => panels::<T, 2, true>(&stretches, runs, acts, (at, n_runs), sums),
+                (1, false) => panels::<T, 1, false>(stretches, runs, acts, (at, n_runs), sums),
+                (1, true) => panels::<T, 1, true>(stretches, runs, acts, (at, n_runs), sums),
+                (_, false) => panels::<T, 2, false>(stretches, runs, acts, (at, n_runs), sums),
+                (_, true) => panels::<T, 2, true>(stretches, runs, acts, (at, n_runs), sums),
             }
         }
         for (row, sums) in sums.iter().enumerate() {
@@ -67,6 +128,17 @@ pub(in crate::kernels) fn tiles<const T: usize>(
                 put(first + row, tile, sums);
             }
         }
+    }
+}
+
+/// Asks for `size` bytes of a tile from `at` on, for the second-level cache; where the tile ends, for the first bytes of
+/// the one that comes `step` tiles later.
+#[target_feature(enable = "avx512f")]
+fn ask_for_more(tile: &[u8], at: usize, size: usize, step: usize) {
+    let from = if at < tile.len() { at } else { step * tile.len() };
+    for line in (0..size).step_by(64) {
+        // A prefetch of any address is no access.
+        _mm_prefetch::<_MM_HINT_T1>(tile.as_ptr().wrapping_add(from + line).cast());
     }
 }
 

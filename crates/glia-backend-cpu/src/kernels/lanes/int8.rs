@@ -145,12 +145,7 @@ unsafe fn block<L: Lanes, const M: usize, const CODES: u8, const MIN: bool, cons
 /// own prefetching ends at each page.
 #[inline(always)]
 fn ask_for(at: *const u8, n_bytes: usize) {
-    #[cfg(target_arch = "x86_64")]
     for line in (0..n_bytes).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, at any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at.wrapping_add(line).cast()) };
+        crate::simd::ask(at.wrapping_add(line));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (at, n_bytes);
 }

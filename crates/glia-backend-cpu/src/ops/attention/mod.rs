@@ -298,10 +298,20 @@ impl Attention {
                     self.mask_row(mask, mask_shape, row, head)
                         .and_then(|m| m.get(start + visible.from..start + visible.to))
                 };
-                let direct = Direct::of(cx, &self.source, piece, tile);
-                if direct.is_none() {
-                    self.load(cx, dims, piece, (tile, n), (keys, values))?;
-                }
+                let direct = match Direct::of(cx, &self.source, piece, tile) {
+                    Some(direct) => Some(direct),
+                    None => {
+                        self.load(cx, dims, piece, (tile, n), (&mut *keys, &mut *values))?;
+                        Direct::widened(
+                            cx,
+                            &self.source,
+                            piece,
+                            tile,
+                            (&*keys, dims.dim),
+                            (&*values, dims.v_dim),
+                        )
+                    }
+                };
                 let mut r = 0;
                 while r < n_rows {
                     let Some(visible) = seen(r) else {

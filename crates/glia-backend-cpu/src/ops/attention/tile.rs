@@ -299,7 +299,8 @@ mod tests {
             for (from, to) in [(0, 64), (0, 1), (5, 40), (63, 64)] {
                 let visible = Visible { from, to };
                 let (mut one, mut all) = (numbers(R * (v_dim + 2), 4), numbers(R * (v_dim + 2), 4));
-                let mut scores = vec![0f32; R * BLOCK_TOKENS];
+                // What no kernel writes is not read either.
+                let mut scores = vec![f32::NAN; R * BLOCK_TOKENS];
                 let mut one = Rows::new(&mut one, R, v_dim);
                 for r in 0..R {
                     let query = &queries[r * dim..(r + 1) * dim];
@@ -318,8 +319,12 @@ mod tests {
                     );
                 }
                 let mut rows = Rows::new(&mut all, R, v_dim);
+                scores.fill(f32::NAN);
                 // SAFETY: the machine has AVX-512; keys and values are whole tiles.
-                unsafe { attention::scores::<R, false>(&queries, dim, keys.as_ptr().cast(), &mut scores, Ahead::NONE) };
+                unsafe {
+                    let keys = keys.as_ptr().cast();
+                    attention::scores::<R, false>(&queries, dim, keys, (from, to), &mut scores, Ahead::NONE);
+                }
                 let keep = std::array::from_fn(|r| {
                     let scores = &mut scores[r * BLOCK_TOKENS..(r + 1) * BLOCK_TOKENS];
                     weigh_row(Level::Avx512, (0.3, Some(20.0)), None, visible, scores, rows.row(r)).unwrap()
