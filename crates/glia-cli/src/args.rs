@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use glia_core::{DType, Precision};
 
-pub use compare::CompareArgs;
+pub use compare::{CompareArgs, DEFAULT_TOKENS};
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 a file, the model or a step failed, 2 the command line is wrong, \
 130 stopped by Ctrl-C.";
@@ -304,7 +304,7 @@ pub struct BenchArgs {
     /// Repetitions; the table shows median, least and most.
     #[arg(long, default_value_t = 5, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub reps: usize,
-    /// Print a list of objects with `test`, `threads`, `tok_per_s`, `min`, `max`.
+    /// Print a list of objects with `test`, `backend`, `threads`, `tok_per_s`, `min`, `max`.
     #[arg(long)]
     pub json: bool,
     /// How to run.

@@ -1,6 +1,7 @@
 //! The `glia` program. Parses the command line and hands over to one module per command.
 
 mod args;
+mod closest;
 mod cmd;
 mod cure;
 mod exit;

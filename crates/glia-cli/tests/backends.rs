@@ -6,16 +6,71 @@ use support::{fails, glia, out, run, text};
 
 #[test]
 fn names_of_backends_are_checked() {
+    let long = "x".repeat(5000);
     for (list, parts) in [
         ("frob", &["--backend", "`frob`", "available: cpu, wgpu, reference"][..]),
+        ("cpuu", &["`cpuu`", "did you mean cpu?"]),
+        ("vulkan", &["`vulkan`", "did you mean wgpu, which runs on GPUs?"]),
+        (&long, &["xxx…` is not in this build"]),
         (",", &["--backend", "empty", "available: cpu"]),
         ("cpu,cpu", &["`cpu` is given twice"]),
         ("cpu:frob", &["`cpu:frob`", "instruction set", "portable"]),
+        ("cpu:portabel", &["`cpu:portabel`", "did you mean portable?"]),
+        ("cpu:", &["`cpu:`", "nothing follows the colon", "it has ", "portable"]),
+        ("cpu:exact", &["`cpu:exact`", "--precision exact", "portable"]),
         ("cpu:portable:portable", &["one instruction set"]),
-        ("reference:fast", &["`reference:fast`", "no options"]),
+        (
+            "reference:fast",
+            &["`reference:fast`", "no options", "--precision fast"],
+        ),
+        ("wgpu:", &["`wgpu:`", "nothing follows the colon", "index", "baseline"]),
+        ("wgpu:-1", &["`wgpu:-1`", "a whole number from 0", "glia devices"]),
+        ("wgpu:1.5", &["`wgpu:1.5`", "a whole number from 0"]),
+        ("wgpu:+1", &["`wgpu:+1`", "no sign"]),
+        ("wgpu:exact", &["`wgpu:exact`", "--precision exact"]),
+        ("wgpu:0:1", &["one adapter at a time"]),
     ] {
-        fails(run(&["-p", "a", "--backend", list], b""), 2, parts);
-        fails(glia(&["inspect", "demo", "--plan", "--backend", list], b""), 2, parts);
+        let said = fails(run(&["-p", "a", "--backend", list], b""), 2, parts);
+        assert!(said.len() < 600, "{said}");
+        for command in COMMANDS {
+            fails(glia(&[command, &["--backend", list]].concat(), b""), 2, parts);
+        }
+    }
+}
+
+/// Commands that take a list of backends.
+const COMMANDS: [&[&str]; 4] = [
+    &["inspect", "demo", "--plan"],
+    &["bench", "demo", "--prefill", "1", "--decode", "0"],
+    &["profile", "demo", "--prefill", "1", "--decode", "0"],
+    &[
+        "perplexity",
+        "demo",
+        "--file",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"),
+    ],
+];
+
+/// A device that is not there is a wrong list, however it is named.
+#[test]
+fn adapters_that_are_not_there_are_a_wrong_command_line() {
+    for list in [
+        "wgpu:99",
+        "wgpu:99999999999999999999999",
+        "wgpu:no such gpu",
+        "wgpu:baselin",
+    ] {
+        let parts: &[&str] = &["wgpu:", "no adapter"];
+        let said = fails(run(&["-p", "a", "--backend", list], b""), 2, parts);
+        assert!(
+            list != "wgpu:baselin" || said.contains("did you mean baseline?"),
+            "{said}"
+        );
+        for command in COMMANDS {
+            fails(glia(&[command, &["--backend", list]].concat(), b""), 2, parts);
+        }
+        let pair = format!("cpu,{list}");
+        fails(glia(&["compare", "demo", "--backends", &pair], b""), 2, parts);
     }
 }
 
@@ -76,7 +131,7 @@ fn a_run_on_the_cpu_needs_no_driver_of_a_gpu() {
     out(run_on("cpu"));
     fails(
         run_on("wgpu"),
-        1,
+        2,
         &["no adapter", "install a Vulkan driver", "`cpu` needs none"],
     );
 }

@@ -185,6 +185,7 @@ fn bench_prints_json() {
         "\"tg2\"",
         "\"tg2 x1\"",
         "\"tg2 x3\"",
+        "\"backend\":\"cpu\"",
         "\"threads\":",
         "\"tok_per_s\":",
         "\"min\":",
@@ -230,4 +231,16 @@ fn exit_codes_are_as_documented() {
     );
     fails(glia(&["frob"], b""), 2, &["frob"]);
     fails(run(&["-p", "a", "--temperature", "-1"], b""), 2, &["temperature"]);
+}
+
+#[test]
+fn a_prompt_may_fill_the_context_where_nothing_is_to_follow() {
+    for backend in ["cpu", "reference"] {
+        let with = |n: &str, ctx: &str| run(&["-p", "To be", "-n", n, "--ctx", ctx, "--backend", backend], b"");
+        assert_eq!(out(with("0", "3")), "");
+        let parts = ["the prompt has 3 tokens", "the context holds 3", "room for one more"];
+        fails(with("1", "3"), 1, &parts);
+        fails(with("0", "2"), 1, &["the prompt has 3 tokens", "the context holds 2"]);
+        assert!(!out(with("9", "4")).is_empty(), "one token fits");
+    }
 }

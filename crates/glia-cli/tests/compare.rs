@@ -110,3 +110,28 @@ fn sides_are_checked() {
         &["--tokens"],
     );
 }
+
+#[test]
+fn more_tokens_than_the_text_has_or_the_model_takes_are_said() {
+    let with = |args: &[&str]| {
+        glia(
+            &[&["compare", "demo", "--backends", "cpu,cpu", "--decode", "1"], args].concat(),
+            b"",
+        )
+    };
+    let said = with(&["--prompt", "To be, or not", "--tokens", "2000"]);
+    let note = "fewer than the 2000 asked for";
+    assert!(text(&said.stderr).contains(note), "{}", text(&said.stderr));
+    assert!(text(&said.stdout).contains("one at a time; errors are normalised"));
+    let usual = with(&["--prompt", "To be, or not"]);
+    assert_eq!((usual.status.code(), text(&usual.stderr)), (Some(0), String::new()));
+    let long = concat!(env!("CARGO_MANIFEST_DIR"), "/../../CHANGELOG.md");
+    for tokens in ["1025", "18446744073709551615"] {
+        fails(
+            with(&["--file", long, "--tokens", tokens]),
+            2,
+            &["more than the 1024 of the model's context"],
+        );
+    }
+    out(with(&["--file", long, "--tokens", "1024"]));
+}

@@ -248,3 +248,20 @@ fn devices_measure_when_asked() {
         assert!(text.contains(part), "{text}");
     }
 }
+
+/// What ran is named, and the processor's ceilings are not held against a device.
+#[test]
+fn the_backend_is_named_where_it_is_not_the_cpu() {
+    let text = profile(&["--backend", "reference"]);
+    assert!(text.contains("runs on    plain loops in f64\n"), "{text}");
+    let devices = out(glia(&["devices"], b""));
+    let Some(adapter) = devices.lines().find_map(|l| l.strip_prefix("wgpu:0  ")) else {
+        println!("SKIP: no adapter");
+        return;
+    };
+    let text = profile(&["--backend", "wgpu,cpu"]);
+    assert!(
+        text.contains(&format!("runs on    {adapter}; ")) && !text.contains("huge pages"),
+        "{text}"
+    );
+}

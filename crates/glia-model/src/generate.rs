@@ -92,9 +92,10 @@ impl<'m> Generation<'m> {
         if prompt.is_empty() {
             return Err(ModelError::EmptyPrompt);
         }
-        // One position must be left for a first token.
+        // One position must be left for a first token, where one is asked for.
         let n_total = session.pos() + prompt.len();
-        if n_total >= max_context {
+        let wanted = usize::from(params.max_tokens != Some(0));
+        if n_total + wanted > max_context {
             return Err(ModelError::PromptTooLong {
                 n_prompt: n_total,
                 max_context,

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use super::{CacheType, PrecisionArg, whole};
 
+/// Tokens that are compared unless asked otherwise.
+pub const DEFAULT_TOKENS: usize = 48;
+
 /// `glia compare`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CompareArgs {
@@ -20,8 +23,8 @@ pub struct CompareArgs {
     /// A file with the text, UTF-8.
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Tokens of the text to compare, from its beginning.
-    #[arg(long, default_value_t = 48, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
+    /// Tokens of the text to compare, from its beginning; at most the model's context.
+    #[arg(long, default_value_t = DEFAULT_TOKENS, value_name = "N", value_parser = whole, allow_negative_numbers = true)]
     pub tokens: usize,
     /// How many of them, the last ones, are fed one at a time.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = whole, allow_negative_numbers = true)]

@@ -14,8 +14,14 @@ use crate::ui;
 
 /// The options of the library that the command line stands for; a `ctx` of 0 is the model's own.
 pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
-    Ok(Options {
-        backends: Some(backends::open_list("--backend", &engine.backend, ',', engine)?),
+    options_and_machine(engine, ctx).map(|(options, _)| options)
+}
+
+/// As [`options`]; also in words what the backends run on.
+pub fn options_and_machine(engine: &EngineArgs, ctx: usize) -> Result<(Options, String), CliError> {
+    let opened = backends::open_list("--backend", &engine.backend, ',', engine)?;
+    let options = Options {
+        backends: Some(opened.backends),
         precision: engine.precision.into(),
         max_context: (ctx > 0).then_some(ctx),
         max_step_tokens: engine.max_step_tokens,
@@ -25,7 +31,8 @@ pub fn options(engine: &EngineArgs, ctx: usize) -> Result<Options, CliError> {
         pre_tokenizer: engine.pre_tokenizer.clone(),
         release_unused: true,
         ..Options::default()
-    })
+    };
+    Ok((options, opened.machine))
 }
 
 /// Finds, opens and prepares a model; `None` is the default model.

@@ -4,10 +4,11 @@ pub mod work;
 
 use std::io::Write;
 
-use glia_model::Model;
+use glia_model::{Model, Options};
 
 use super::{backends, engine};
 use crate::args::BenchArgs;
+use crate::closest::shortened;
 use crate::exit::CliError;
 use crate::ui;
 
@@ -31,19 +32,28 @@ struct Row {
     rates: Vec<f64>,
 }
 
+/// What was measured on.
+struct Machine {
+    /// The list of backends as it was given.
+    backend: String,
+    /// Those of the CPU.
+    threads: usize,
+}
+
 /// Measures and prints a table.
 pub fn run(args: &BenchArgs) -> Result<(), CliError> {
     check(args)?;
-    check_memory(args)?;
-    let model = engine::open_model(Some(&args.model), &args.engine, false, context(args)).map_err(|e| {
-        match e.is_of_context() {
+    let ctx = context(args);
+    let options = engine::options(&args.engine, ctx)?;
+    check_memory(args, &options)?;
+    let (model, _) =
+        engine::open_with(Some(&args.model), options, false, ctx).map_err(|e| match e.is_of_context() {
             true => e.with_help(
                 "here the context is the longest of --prefill, of --depth with --decode and of --batch-prompt with \
                  --decode, and one",
             ),
             false => e,
-        }
-    })?;
+        })?;
     let threads = backends::cpu(&[], &args.engine)?.n_threads();
     let mut rows = Vec::new();
     let bar = ui::spinner("measuring");
@@ -55,7 +65,11 @@ pub fn run(args: &BenchArgs) -> Result<(), CliError> {
         rows.push(Row { test, rates });
     }
     bar.finish_and_clear();
-    print(&mut rows, threads, args.json)
+    let machine = Machine {
+        backend: shortened(&args.engine.backend),
+        threads,
+    };
+    print(&mut rows, &machine, args.json)
 }
 
 fn check(args: &BenchArgs) -> Result<(), CliError> {
@@ -79,15 +93,14 @@ fn check(args: &BenchArgs) -> Result<(), CliError> {
 }
 
 /// Refuses sequences of a batch that together need more memory than there is, before any of them is begun.
-fn check_memory(args: &BenchArgs) -> Result<(), CliError> {
+fn check_memory(args: &BenchArgs, options: &Options) -> Result<(), CliError> {
     let Some(&most) = args.batch.iter().max() else {
         return Ok(());
     };
     // Caches grow by blocks of this many tokens.
     let each = args.batch_prompt.saturating_add(args.decode).saturating_add(BLOCK - 1) / BLOCK * BLOCK;
-    let options = engine::options(&args.engine, 0)?;
-    let file = engine::open_file(&engine::locate(Some(&args.model), false)?, &options)?;
-    file.check_memory(&options, most.saturating_mul(each)).map_err(|e| {
+    let file = engine::open_file(&engine::locate(Some(&args.model), false)?, options)?;
+    file.check_memory(options, most.saturating_mul(each)).map_err(|e| {
         CliError::from(e).with_help(
             "here the context is that of all sequences of --batch, each of --batch-prompt with --decode tokens",
         )
@@ -129,13 +142,14 @@ fn tests(args: &BenchArgs) -> Vec<Test<'_>> {
     tests
 }
 
-fn print(rows: &mut [Row], threads: usize, json: bool) -> Result<(), CliError> {
+fn print(rows: &mut [Row], machine: &Machine, json: bool) -> Result<(), CliError> {
+    let Machine { backend, threads } = machine;
     let mut out = ui::stdout();
     let mut list = Vec::new();
     if !json {
         writeln!(
             out,
-            "{:<14} {:>7} {:>10} {:>10} {:>10}",
+            "{:<14} {:>7} {:>10} {:>10} {:>10}  backend",
             "test", "threads", "tok/s", "min", "max"
         )?;
     }
@@ -150,12 +164,12 @@ fn print(rows: &mut [Row], threads: usize, json: bool) -> Result<(), CliError> {
         let (min, max) = (rates[0], rates[n - 1]);
         if json {
             list.push(serde_json::json!({
-                "test": row.test, "threads": threads, "tok_per_s": median, "min": min, "max": max,
+                "test": row.test, "backend": backend, "threads": threads, "tok_per_s": median, "min": min, "max": max,
             }));
         } else {
             writeln!(
                 out,
-                "{:<14} {threads:>7} {median:>10.2} {min:>10.2} {max:>10.2}",
+                "{:<14} {threads:>7} {median:>10.2} {min:>10.2} {max:>10.2}  {backend}",
                 row.test
             )?;
         }

@@ -6,10 +6,10 @@ mod side;
 
 use glia_core::Tensor;
 use glia_ir::compare::{Task, compare};
-use glia_model::{ModelError, Options};
+use glia_model::{ModelError, ModelFile, Options};
 
 use super::{engine, text};
-use crate::args::CompareArgs;
+use crate::args::{CompareArgs, DEFAULT_TOKENS};
 use crate::exit::CliError;
 use crate::ui;
 use logits::Divergence;
@@ -39,12 +39,8 @@ pub fn run(args: &CompareArgs) -> Result<(), CliError> {
     };
     let tokenizer = file.tokenizer(&options)?;
     let mut ids = tokenizer.encode(&words, true, false).map_err(ModelError::from)?;
+    check_tokens(args, &file, ids.len())?;
     ids.truncate(args.tokens);
-    if ids.is_empty() {
-        return Err(CliError::usage(
-            "the text has no tokens: give one with --prompt or --file",
-        ));
-    }
     let steps = steps(&ids, args.decode)?;
     let (graph, weights) = (file.graph()?, file.weights());
     let of_sides = sides.each_ref().map(|s| s.side(ids.len()));
@@ -100,6 +96,35 @@ fn check(args: &CompareArgs) -> Result<(), CliError> {
         return Err(CliError::usage("--limit must be 0 or more"));
     }
     Ok(())
+}
+
+/// That the tokens to compare are there, that the model was made for so many, and that they fit.
+fn check_tokens(args: &CompareArgs, file: &ModelFile, n_given: usize) -> Result<(), CliError> {
+    let (asked, trained) = (args.tokens, file.spec().max_positions);
+    let n_tokens = asked.min(n_given);
+    if n_tokens == 0 {
+        return Err(CliError::usage(
+            "the text has no tokens: give one with --prompt or --file",
+        ));
+    }
+    if n_tokens > trained {
+        return Err(CliError::usage(format!(
+            "--tokens {asked}: {n_tokens} tokens of the text are more than the {trained} of the model's context; compare \
+             at most so many"
+        )));
+    }
+    if asked > n_given && args.tokens != DEFAULT_TOKENS {
+        ui::note(format!(
+            "the text has {n_given} tokens, fewer than the {asked} asked for; --file gives a longer one"
+        ));
+    }
+    // All of them are computed in one step, whose values are kept.
+    let options = Options {
+        max_step_tokens: n_tokens,
+        ..Options::default()
+    };
+    file.check_memory(&options, n_tokens)
+        .map_err(|e| CliError::from(e).with_help("here the context is --tokens, which are computed at once"))
 }
 
 /// The text in one step but for the last `decode` tokens, which are a step each.

@@ -7,6 +7,7 @@ use glia_ir::ExecConfig;
 use glia_ir::compare::Side;
 
 use crate::args::{CompareArgs, EngineArgs, PrecisionArg};
+use crate::closest::shortened;
 use crate::cmd::backends;
 use crate::exit::CliError;
 
@@ -30,7 +31,7 @@ pub fn pair(args: &CompareArgs) -> Result<[Named; 2], CliError> {
     let [a, b] = words[..] else {
         let message = format!(
             "--backends names the two sides, such as cpu:exact,cpu:fast; `{}` are {}",
-            args.backends,
+            shortened(&args.backends),
             words.len()
         );
         return Err(CliError::usage(message));
@@ -54,8 +55,8 @@ fn side(spec: &str, args: &CompareArgs) -> Result<Named, CliError> {
         pre_tokenizer: None,
     };
     Ok(Named {
-        name: spec.to_owned(),
-        backends: backends::open_list("--backends", &list, '+', &engine)?,
+        name: shortened(spec),
+        backends: backends::open_list("--backends", &list, '+', &engine)?.backends,
         precision: precision.into(),
         kv_dtypes: engine.kv_dtypes(),
     })
@@ -78,7 +79,8 @@ fn precision_of(spec: &str) -> Result<(String, Option<PrecisionArg>), CliError> 
             };
             if precision.is_some_and(|p| p != said) {
                 return Err(CliError::usage(format!(
-                    "--backends: `{spec}` is both exact and fast: say one"
+                    "--backends: `{}` is both exact and fast: say one",
+                    shortened(spec)
                 )));
             }
             precision = Some(said);

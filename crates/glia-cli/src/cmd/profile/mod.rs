@@ -12,6 +12,7 @@ mod units;
 use std::io::Write;
 
 use glia_backend_cpu::ceiling::{self, Ceilings};
+use glia_core::MemorySpace;
 
 pub use self::collect::Layers;
 use self::collect::{Phase, Profile};
@@ -28,25 +29,26 @@ pub fn run(args: &ProfileArgs) -> Result<(), CliError> {
         .saturating_add(args.decode)
         .max(args.prefill)
         .saturating_add(1);
-    let mut options = engine::options(&args.engine, ctx)?;
+    let (mut options, machine) = engine::options_and_machine(&args.engine, ctx)?;
     options.profile = true;
+    // The ceilings are the processor's: they say nothing of a device.
+    let first = options.backends.as_deref().and_then(<[_]>::first);
+    let on_device = first.is_some_and(|b| b.space() != MemorySpace::HOST);
     let (model, _) =
         engine::open_with(Some(&args.model), options, false, ctx).map_err(|e| match e.is_of_context() {
             true => e.with_help("here the context is the longer of --prefill and of --depth with --decode, and one"),
             false => e,
         })?;
-    let cpu = backends::cpu(&[], &args.engine)?;
     let bar = ui::spinner("measuring");
-    let ceilings = if args.no_ceiling {
-        None
-    } else {
-        ceilings(cpu.n_threads())
+    let ceilings = match args.no_ceiling || on_device {
+        true => None,
+        false => ceilings(backends::cpu(&[], &args.engine)?.n_threads()),
     };
     let runs = measure::run(&model, args)?;
     bar.finish_and_clear();
     let profile = Profile {
         model: args.model.to_string_lossy().into_owned(),
-        machine: cpu.describe(),
+        machine,
         precision: args.engine.precision.into(),
         ceilings,
         phases: Vec::new(),
