@@ -67,6 +67,7 @@ sources! {
         "reduce_part",
         "matmul_part",
         "pack_part",
+        "put_alone",
         "scales",
         "weight_values",
         "weights",

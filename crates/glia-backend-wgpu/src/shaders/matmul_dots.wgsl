@@ -115,17 +115,7 @@ fn main(
 #endfor
     }
 #if ALONE
-#for I M
-#for J OUTS
-    if column + 8u * {{J}} <= end && first + {{I}} <= last {
-#if GATED
-        put_gated(first + {{I}}, column + 8u * {{J}}, sums[{{J}} * M + {{I}}], sums[({{J}} + {{OUTS}}) * M + {{I}}]);
-#else
-        put(first + {{I}}, column + 8u * {{J}}, sums[{{J}} * M + {{I}}]);
-#endif
-    }
-#endfor
-#endfor
+#include put_alone
 #else
 #for S SUMS
     parts[{{S}} * 64u + lane] = sums[{{S}}];
