@@ -146,8 +146,9 @@ pub struct EngineArgs {
     /// size more.
     #[arg(long)]
     pub no_mmap: bool,
-    /// Keep all weights in the mapped file and pack nothing: the same answers with no memory but the file's pages, which
-    /// the system can take back, and a quick start; every step takes several times as long.
+    /// Keep all weights in the mapped file and pack nothing: the same answers without a copy of the weights, only the
+    /// file's pages, which the system can take back, and a quick start; tokens take several times as long, prompts up to
+    /// twice.
     #[arg(long, conflicts_with = "no_mmap")]
     pub mmap: bool,
     /// Split text as this pre-tokenizer does, where a GGUF file names one that is unknown.

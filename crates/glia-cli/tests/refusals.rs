@@ -103,6 +103,7 @@ fn bench_needs_something_to_measure() {
         (&["--batch", "0"][..], &["--batch", "at least 1"][..]),
         (&["--batch", "1,x"], &["--batch", "whole number"]),
         (&["--batch", "100000"], &["--batch", "at most"]),
+        (&["--reps", "4294967296"], &["--reps", "at most"]),
         (&["--batch", "2", "--decode", "0"], &["--batch", "--decode"]),
         (&["--batch-prompt", "-1"], &["--batch-prompt", "0 or more"]),
     ] {

@@ -10,9 +10,11 @@ use crate::memory::{self, HUGE_BYTES};
 
 /// About what a slab takes; memory is taken as blocks are used.
 const SLAB_BYTES: usize = 4 * HUGE_BYTES;
-/// What the first slab takes: less than would be given huge pages, since a short conversation would pay for what it does
-/// not use.
+/// What each of the first slabs takes: less than would be given huge pages, since a short conversation would pay for what
+/// it does not use.
 const FIRST_BYTES: usize = HUGE_BYTES - 1;
+/// So many of them: then a huge page is little beside the cache, and begins to save time.
+const N_FIRST: usize = 12;
 /// Blocks of a slab at most.
 const MOST_BLOCKS: usize = 64;
 
@@ -86,7 +88,7 @@ impl Slabs {
         let (slab, index) = match found {
             Some(found) => found,
             None => {
-                let bytes = if slabs.is_empty() { FIRST_BYTES } else { SLAB_BYTES };
+                let bytes = if slabs.len() < N_FIRST { FIRST_BYTES } else { SLAB_BYTES };
                 let slab = Arc::new(Slab::new(self.block_bytes, bytes)?);
                 slabs.push(Arc::downgrade(&slab));
                 let index = slab.take(self.block_bytes)?;
@@ -185,5 +187,19 @@ mod tests {
         drop(places);
         assert_eq!((slabs.live_bytes(), slabs.take().is_some()), (1024, true));
         assert_eq!(lock(&slabs.slabs).len(), 1);
+    }
+
+    #[test]
+    fn a_short_context_gets_no_huge_page() {
+        let slabs = Slabs::new(HUGE_BYTES / 4 * 3);
+        let _places: Vec<Place> = (0..N_FIRST + 1).map(|_| slabs.take().unwrap()).collect();
+        let sizes: Vec<usize> = lock(&slabs.slabs)
+            .iter()
+            .filter_map(Weak::upgrade)
+            .map(|slab| lock(&slab.places).n * slabs.block_bytes())
+            .collect();
+        assert_eq!(sizes.len(), N_FIRST + 1);
+        assert!(sizes[..N_FIRST].iter().all(|&bytes| bytes < HUGE_BYTES), "{sizes:?}");
+        assert!(sizes[N_FIRST] > HUGE_BYTES, "{sizes:?}");
     }
 }

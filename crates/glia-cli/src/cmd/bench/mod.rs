@@ -14,6 +14,8 @@ use crate::ui;
 
 /// More sequences than this would only be a way to run out of memory.
 const MAX_BATCH: usize = 1024;
+/// More repetitions than this would not end.
+const MAX_REPS: usize = 10_000;
 
 /// Tokens by which caches grow.
 const BLOCK: usize = 64;
@@ -76,6 +78,9 @@ fn check(args: &BenchArgs) -> Result<(), CliError> {
     let refuse = |reason: &str| Err(CliError::usage(reason));
     if args.reps == 0 {
         return refuse("--reps must be at least 1");
+    }
+    if args.reps > MAX_REPS {
+        return refuse(&format!("--reps must be at most {MAX_REPS}"));
     }
     if args.batch.contains(&0) {
         return refuse("--batch must be at least 1: it counts sequences");
