@@ -12,7 +12,7 @@ pub fn shortened(text: &str) -> String {
     short
 }
 
-/// `; did you mean X?` for the candidate that a slip or two turns into `word`, or that `word` begins; else nothing.
+/// `; did you mean X?` for the candidate that a slip or two turns into `word`, or that `word` is a part of; else nothing.
 pub fn hint(word: &str, candidates: &[&str]) -> String {
     match closest(word, candidates) {
         Some(meant) => format!("; did you mean {meant}?"),
@@ -27,8 +27,8 @@ fn closest<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
         return None;
     }
     let of = |candidate: &&'a str| {
-        let begins = n_chars > 1 && candidate.starts_with(word.as_str());
-        let slips = if begins { 0 } else { distance(&word, candidate) };
+        let is_part = n_chars > 1 && candidate.contains(word.as_str());
+        let slips = if is_part { 0 } else { distance(&word, candidate) };
         (slips, *candidate)
     };
     let (slips, best) = candidates.iter().map(of).min_by_key(|(slips, _)| *slips)?;
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slips_and_beginnings_are_understood_and_no_more() {
+    fn slips_and_parts_are_understood_and_no_more() {
         let names = ["cpu", "wgpu", "reference"];
         for (word, meant) in [
             ("gpu", Some("wgpu")),
