@@ -47,9 +47,10 @@ pub fn find() -> Result<Tools, String> {
         found.ok_or_else(|| format!("{name} is not in Debian's packages as unpacked in {}", folder.display()))
     };
     Ok(Tools {
-        rustc: Some(wrapper(&folder, "rustc", &tool("rustc")?)?),
-        linker: wrapper(&folder, gcc, &tool(gcc)?)?,
-        qemu: tool("qemu-aarch64")?,
+        rustc: Some(wrapper(&folder, "rustc", &tool("rustc")?, "")?),
+        linker: wrapper(&folder, gcc, &tool(gcc)?, "")?,
+        // What it runs must not look for libraries of this architecture.
+        qemu: wrapper(&folder, qemu, &tool(qemu)?, "-U LD_LIBRARY_PATH")?,
     })
 }
 
@@ -114,13 +115,13 @@ fn unpack(folder: &Path, root: &Path) -> Result<(), String> {
         .map_err(|e| format!("{}: {e}", folder.display()))
 }
 
-/// A script that runs an unpacked program with the libraries beside it.
-fn wrapper(folder: &Path, name: &str, program: &Path) -> Result<PathBuf, String> {
+/// A script that runs an unpacked program with the libraries beside it, and with `first` before its other arguments.
+fn wrapper(folder: &Path, name: &str, program: &Path, first: &str) -> Result<PathBuf, String> {
     use std::os::unix::fs::PermissionsExt;
     let path = folder.join(name);
     let usr = folder.join("root/usr");
     let script = format!(
-        "#!/bin/sh\nPATH='{usr}/bin':\"$PATH\" LD_LIBRARY_PATH='{usr}/lib/x86_64-linux-gnu' exec '{program}' \"$@\"\n",
+        "#!/bin/sh\nPATH='{usr}/bin':\"$PATH\" LD_LIBRARY_PATH='{usr}/lib/x86_64-linux-gnu' exec '{program}' {first} \"$@\"\n",
         usr = usr.display(),
         program = program.display()
     );
